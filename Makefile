@@ -1,0 +1,41 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis clean
+
+setup: .setup-base
+setup-test: .setup-test
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+
+.setup-base: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[demo]'
+	@touch $@
+
+.setup-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[demo,test]'
+	@touch $@ .setup-base
+
+demo: setup
+	$(BIN)/torchdoctor demo
+
+test: setup-test lint
+	$(BIN)/pytest -n auto
+
+lint: setup-test
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/lint-imports
+
+.setup-bench: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[demo,bench]'
+	@touch $@
+
+bench-overhead: .setup-bench
+	$(BIN)/python benchmarks/overhead.py
+
+clean:
+	rm -rf $(VENV) .setup-* build dist

@@ -1,0 +1,58 @@
+"""torchdoctor: why a PyTorch training run fails, with the evidence and the fix.
+
+Names load on first use, so that the command line and readers of runs never import torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from torchdoctor.attach.watch import Doctor, watch
+    from torchdoctor.engine import examine
+    from torchdoctor.errors import TorchdoctorError
+    from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
+    from torchdoctor.run import Run
+    from torchdoctor.store.reader import open_run
+
+_HOME = {
+    "Doctor": "torchdoctor.attach.watch",
+    "watch": "torchdoctor.attach.watch",
+    "examine": "torchdoctor.engine",
+    "TorchdoctorError": "torchdoctor.errors",
+    "Evidence": "torchdoctor.findings",
+    "Finding": "torchdoctor.findings",
+    "Fix": "torchdoctor.findings",
+    "Severity": "torchdoctor.findings",
+    "Verdict": "torchdoctor.findings",
+    "Run": "torchdoctor.run",
+    "open_run": "torchdoctor.store.reader",
+}
+__all__ = [
+    "Doctor",
+    "Evidence",
+    "Finding",
+    "Fix",
+    "Run",
+    "Severity",
+    "TorchdoctorError",
+    "Verdict",
+    "examine",
+    "open_run",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'torchdoctor' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

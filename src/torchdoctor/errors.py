@@ -1,0 +1,48 @@
+"""Everything torchdoctor raises on purpose.
+
+    TorchdoctorError
+    ├── UsageError              the command line or a call was wrong; exit status 2
+    │   ├── ScriptError         the script cannot be started
+    │   └── UnknownNameError    no diagnosis, signal or case of that name
+    ├── RunError                a run directory cannot be read
+    │   ├── NotARunError        there is no run at that path
+    │   └── NewerRunError       written by a newer torchdoctor
+    └── StopTraining            the user asked to stop on a finding, and it was found
+
+An error says what failed, what was seen, and what to do next. None of them is ever raised into a
+training loop, except `StopTraining`, which the user asks for by name.
+"""
+
+from __future__ import annotations
+
+
+class TorchdoctorError(Exception):
+    """Base of all our errors."""
+
+
+class UsageError(TorchdoctorError):
+    """The command line or a call was wrong."""
+
+
+class ScriptError(UsageError):
+    """The script cannot be started."""
+
+
+class UnknownNameError(UsageError):
+    """No diagnosis, signal or case of that name."""
+
+
+class RunError(TorchdoctorError):
+    """A run directory cannot be read."""
+
+
+class NotARunError(RunError):
+    """There is no run at that path."""
+
+
+class NewerRunError(RunError):
+    """The run was written by a newer torchdoctor."""
+
+
+class StopTraining(TorchdoctorError):  # noqa: N818 - reads as the command it is
+    """Ends the training loop because a finding the user named with `stop_on` stands."""

@@ -1,0 +1,374 @@
+"""What is observed once and holds until it changes: wiring, modes, call order, shapes, places.
+
+A fact is written when it is first seen and again when it changes, so a run of a million steps has few. Each
+kind is one dataclass; `to_dict` and `from_dict` are its form on disk. A field that could not be seen is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+F = TypeVar("F", bound="Fact")
+
+TRAIN, VALIDATION, UNKNOWN = "train", "validation", "unknown"
+"""The phases a forward pass, a loss call or a batch can belong to."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Base of all facts. `kind` names the class on disk; `subject` tells facts of one kind apart."""
+
+    kind: ClassVar[str] = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls: type[F], data: Mapping[str, Any]) -> F:
+        """Build from what a reader found; unknown fields (from a newer minor version) are left out."""
+        names = {f.name for f in dataclasses.fields(cls)}
+        return cls(**{k: v for k, v in data.items() if k in names})
+
+
+@dataclass(frozen=True)
+class ModelFact(Fact):
+    """A root module: one that no other module called."""
+
+    kind: ClassVar[str] = "model"
+    name: str
+    type: str
+    parameters: int
+    trainable: int
+    modules: int
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class ParameterFact(Fact):
+    """One parameter, by the user's own name."""
+
+    kind: ClassVar[str] = "parameter"
+    name: str
+    shape: list[int]
+    dtype: str
+    device: str
+    module: str
+    module_type: str
+    order: int | None = None
+    """Position in the forward pass, 0 first, from the graph; None if the loss never reached it."""
+
+
+@dataclass(frozen=True)
+class ModuleFact(Fact):
+    """One module whose output is measured, or an activation function found in the graph."""
+
+    kind: ClassVar[str] = "module"
+    name: str
+    type: str
+    activation: str | None = None
+    """relu, leaky_relu, elu, gelu, silu, sigmoid, tanh, softmax ... where it is an activation."""
+    order: int | None = None
+    units: int | None = None
+    inside_compiled: bool = False
+
+
+@dataclass(frozen=True)
+class OptimizerFact(Fact):
+    """An optimizer and its groups' hyperparameters (numbers and flags only)."""
+
+    kind: ClassVar[str] = "optimizer"
+    key: str
+    type: str
+    groups: list[dict[str, Any]]
+    parameters: int
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class SchedulerFact(Fact):
+    kind: ClassVar[str] = "scheduler"
+    key: str
+    type: str
+    optimizer: str | None
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class WiringFact(Fact):
+    """Which parameters are trained, seen after `updates` updates. Lists hold parameter names."""
+
+    kind: ClassVar[str] = "wiring"
+    updates: int
+    total: int
+    frozen: list[str] = field(default_factory=list)
+    """do not require gradients"""
+    unheld: list[str] = field(default_factory=list)
+    """require gradients, and no optimizer that was ever stepped or built holds them"""
+    unreached: list[str] = field(default_factory=list)
+    """require gradients, held by an optimizer that stepped, and never got a gradient from any backward"""
+    used: list[str] = field(default_factory=list)
+    """of the unheld: those that got a gradient, so the loss depends on them"""
+    unregistered: list[str] = field(default_factory=list)
+    """leaves the loss reached that no module and no optimizer holds (a module in a plain list), by place or shape"""
+    stale: int = 0
+    """parameters in an optimizer that belong to no module seen in a forward pass and never got a gradient"""
+    unchanged: list[str] = field(default_factory=list)
+    """held, and bit-for-bit equal to what they were at the first look"""
+    changed_outside: list[str] = field(default_factory=list)
+    """changed between the end of one update and the start of the next"""
+    frozen_changed: list[str] = field(default_factory=list)
+    detached_at: str | None = None
+    """file:line of a detach or no_grad block that cuts the unreached off, where it could be seen"""
+
+
+@dataclass(frozen=True)
+class OrderFact(Fact):
+    """The calls of one step, in order, run-length encoded: ["zero_grad", "forward", "backward", "clip", "step"]."""
+
+    kind: ClassVar[str] = "order"
+    optimizer: str
+    calls: list[str]
+    closure: bool = False
+
+
+@dataclass(frozen=True)
+class CallSiteFact(Fact):
+    """Where the user's code calls something (backward, step, zero_grad, clip, eval, train, scheduler)."""
+
+    kind: ClassVar[str] = "call_site"
+    call: str
+    file: str
+    line: int
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class LossCallFact(Fact):
+    """A call of a torch loss function, seen at the call or in the graph."""
+
+    kind: ClassVar[str] = "loss_call"
+    function: str
+    """cross_entropy, nll_loss, mse_loss, binary_cross_entropy_with_logits, binary_cross_entropy, l1_loss ..."""
+    phase: str
+    input_shape: list[int]
+    input_dtype: str
+    target_shape: list[int] | None
+    target_dtype: str | None
+    reduction: str | None = None
+    label_smoothing: float | None = None
+    ignore_index: int | None = None
+    weighted: bool = False
+    """class weights or pos_weight were given"""
+    input_low: float | None = None
+    input_high: float | None = None
+    rows_sum_to_one: bool | None = None
+    """every row of the input sums to one and lies in 0..1"""
+    target_low: float | None = None
+    target_high: float | None = None
+    target_integral: bool | None = None
+    """every target is a whole number"""
+    ignored: float | None = None
+    """share of targets equal to ignore_index"""
+    classes: int | None = None
+    """width of the class dimension, for classification losses"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class GraphFact(Fact):
+    """The operators between the loss and the last parametrised layer, nearest to the loss first.
+
+    `nodes` holds {"op": "SoftmaxBackward0", "file", "line", "depth", "shape"}; depth is the distance from the root;
+    `file`, `line`, `shape` (of the operator's output, or None) where known. The walk stops at operators that use a
+    parameter directly; these are listed too, with "parameters": [names].
+    """
+
+    kind: ClassVar[str] = "graph"
+    root: str
+    """the root operator"""
+    loss_shape: list[int]
+    nodes: list[dict[str, Any]]
+    operators: dict[str, int]
+    """how often each operator occurs in the whole graph"""
+    file: str | None = None
+    line: int | None = None
+    truncated: bool = False
+    opaque: bool = False
+    """the graph runs through a compiled region whose inside cannot be seen"""
+
+
+@dataclass(frozen=True)
+class ModesFact(Fact):
+    """How forward passes of one phase ran. Written when any of it changes."""
+
+    kind: ClassVar[str] = "modes"
+    model: str
+    phase: str
+    training: bool
+    """the root's flag"""
+    grad_enabled: bool
+    dropout_training: list[str] = field(default_factory=list)
+    """dropout modules (p > 0) in train mode"""
+    dropout_eval: list[str] = field(default_factory=list)
+    norm_training: list[str] = field(default_factory=list)
+    """normalisation modules that keep running statistics, in train mode"""
+    norm_eval: list[str] = field(default_factory=list)
+    norm_frozen: list[str] = field(default_factory=list)
+    """of norm_eval: those whose own weight does not require gradients either (frozen on purpose)"""
+    passes: int = 1
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class InputsFact(Fact):
+    """One look at a batch as the model got it. Statistics over finite elements.
+
+    `features` describes the columns of a 2-D input or the channels (dimension 1) of a 3-D to 5-D one, at most 256
+    of them: lists of mean, std, low, high. None for token ids (integer inputs).
+    """
+
+    kind: ClassVar[str] = "inputs"
+    phase: str
+    role: str
+    """"input" or "target" """
+    shape: list[int]
+    dtype: str
+    mean: float | None = None
+    std: float | None = None
+    low: float | None = None
+    high: float | None = None
+    nonfinite: int = 0
+    feature_dim: int | None = None
+    feature_mean: list[float] | None = None
+    feature_std: list[float] | None = None
+    feature_low: list[float] | None = None
+    feature_high: list[float] | None = None
+    fingerprints: list[int] = field(default_factory=list)
+    """a 64-bit hash of each sample's bytes, at most 256 samples"""
+
+
+@dataclass(frozen=True)
+class NonfiniteFact(Fact):
+    """The first time something held NaN or Inf."""
+
+    kind: ClassVar[str] = "nonfinite"
+    role: str
+    """loss, gradient, weight, buffer, input, target, activation"""
+    name: str
+    phase: str
+    count: int
+    nan: int
+    samples: list[int] = field(default_factory=list)
+    """indices in the batch, at most 16"""
+    features: list[int] = field(default_factory=list)
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class LabelsFact(Fact):
+    """Label counts of integer targets since the fact before it."""
+
+    kind: ClassVar[str] = "labels"
+    phase: str
+    counts: dict[str, int]
+    batches: int
+
+
+@dataclass(frozen=True)
+class PredictionsFact(Fact):
+    """Predictions against labels over one validation pass, or over a window of training looks."""
+
+    kind: ClassVar[str] = "predictions"
+    phase: str
+    classes: int
+    samples: int
+    support: list[int]
+    correct: list[int]
+    predicted: list[int]
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class FixedSamplesFact(Fact):
+    """The model's outputs for the first few samples of a validation pass, by their fingerprints."""
+
+    kind: ClassVar[str] = "fixed_samples"
+    fingerprints: list[int]
+    outputs: list[list[float]]
+
+
+@dataclass(frozen=True)
+class ClipFact(Fact):
+    kind: ClassVar[str] = "clip"
+    how: str
+    """norm or value"""
+    threshold: float
+    norm_type: float | None
+    parameters: int
+    after_step: bool = False
+    """called between the step and the next backward"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class LoaderFact(Fact):
+    kind: ClassVar[str] = "loader"
+    name: str
+    phase: str
+    batches: int | None
+    samples: int | None
+    batch_size: int | None
+    workers: int
+    shuffled: bool | None
+    """by its sampler's type; None for an iterable dataset or a sampler of the user's"""
+    dataset: str
+    pin_memory: bool = False
+
+
+@dataclass(frozen=True)
+class PhaseFact(Fact):
+    """What the loop was taken to be; the last one stands. Shown to the user so that a wrong inference shows."""
+
+    kind: ClassVar[str] = "phase"
+    updates: int
+    backwards: int
+    passes_train: int
+    passes_validation: int
+    passes_unknown: int
+    validations: int
+    """number of validation phases"""
+    updates_between_validations: float | None
+    """median"""
+    loss_sites: list[str] = field(default_factory=list)
+    validation_sites: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """what was not understood, in words"""
+
+
+@dataclass(frozen=True)
+class HealthFact(Fact):
+    """What torchdoctor itself dropped, switched off or does not support; and the overhead reached."""
+
+    kind: ClassVar[str] = "own_health"
+    overhead: float | None
+    budget: float
+    dropped: dict[str, int] = field(default_factory=dict)
+    disabled: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
+    cadence: dict[str, int] = field(default_factory=dict)
+
+
+def _subclasses(cls: type[Fact]) -> list[type[Fact]]:
+    return [cls, *(s for c in cls.__subclasses__() for s in _subclasses(c))]
+
+
+KINDS: dict[str, type[Fact]] = {c.kind: c for c in _subclasses(Fact) if c.kind}

@@ -1,0 +1,158 @@
+"""What a diagnosis says: findings, their evidence, place and fix.
+
+The field names are those of the JSON that `--json` writes, and are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+SCHEMA = 1
+
+
+class Severity(str, Enum):
+    """error: broken or wrong. warning: harmed, and we would bet on it. info: worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        return ("error", "warning", "info").index(self.value)
+
+    def at_least(self, other: Severity) -> bool:
+        return self.rank <= other.rank
+
+
+class Proof(str, Enum):
+    """How a finding is known: by the state of the program, or by statistics over it."""
+
+    STRUCTURE = "structure"
+    STATISTICS = "statistics"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One observation: a sentence with its number in it, and the number apart."""
+
+    text: str
+    signal: str | None = None
+    value: float | None = None
+    threshold: float | None = None
+    spark: tuple[float, ...] = ()
+    """Up to about 40 values that the terminal may draw beside the text."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look: any of these may be unknown."""
+
+    module: str | None = None
+    parameter: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to change, and a line that can be pasted."""
+
+    text: str
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """The cheapest test that would prove the cause, and a command that exists and runs it."""
+
+    text: str
+    command: str | None = None
+
+
+@dataclass(frozen=True)
+class RuledOut:
+    """A cause that a person would suspect, and what in the record speaks against it."""
+
+    name: str
+    text: str
+    signal: str | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One diagnosis of one run."""
+
+    name: str
+    code: str
+    family: str
+    severity: Severity
+    confidence: float
+    title: str
+    summary: str
+    fix: Fix
+    proof: Proof = Proof.STATISTICS
+    where: tuple[Place, ...] = ()
+    first_step: int | None = None
+    last_step: int | None = None
+    evidence: tuple[Evidence, ...] = ()
+    consequence_of: str | None = None
+    symptoms: tuple[str, ...] = ()
+    confirm: Confirm | None = None
+    docs: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON contract (without what only ranks or draws)."""
+        data = asdict(self)
+        data["severity"] = self.severity.value
+        data["confidence"] = round(self.confidence, 3)
+        del data["proof"]
+        for evidence in data["evidence"]:
+            del evidence["spark"]
+        data["where"] = list(data["where"])
+        data["evidence"] = list(data["evidence"])
+        data["symptoms"] = list(data["symptoms"])
+        return data
+
+
+@dataclass(frozen=True)
+class NotExamined:
+    """A rule that could not look, and the signals it lacked."""
+
+    name: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All that was concluded from one run, most important first."""
+
+    run: Mapping[str, Any]
+    findings: tuple[Finding, ...] = ()
+    ruled_out: tuple[RuledOut, ...] = ()
+    not_examined: tuple[NotExamined, ...] = ()
+    examined: tuple[str, ...] = ()
+    checks: tuple[Mapping[str, Any], ...] = field(default=())
+
+    @property
+    def worst(self) -> Severity | None:
+        return min((f.severity for f in self.findings), key=lambda s: s.rank, default=None)
+
+    @property
+    def healthy(self) -> bool:
+        """No error and no warning."""
+        return self.worst in (None, Severity.INFO)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "run": dict(self.run),
+            "findings": [f.to_dict() for f in self.findings],
+            "ruled_out": [asdict(r) for r in self.ruled_out],
+            "checks": [dict(c) for c in self.checks],
+            "not_examined": [{"name": n.name, "needs": list(n.needs)} for n in self.not_examined],
+        }
