@@ -1,0 +1,1 @@
+"""Find the training loop and measure it without changing it."""

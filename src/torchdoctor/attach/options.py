@@ -1,0 +1,58 @@
+"""What the user chose for one watched run; travels to child processes as JSON. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torchdoctor.errors import UsageError
+
+RUNS_FOLDER = "torchdoctor-runs"
+ENVIRONMENT_KEY = "TORCHDOCTOR_OPTIONS"
+DISABLE_KEY = "TORCHDOCTOR_DISABLE"
+
+OVERHEAD_GPU = 0.01
+OVERHEAD_CPU = 0.03
+
+
+@dataclass(frozen=True)
+class Options:
+    """Defaults are what `torchdoctor run` uses."""
+
+    out: str = RUNS_FOLDER
+    """folder in which the run gets a folder of its own"""
+    name: str | None = None
+    """the run's name; None makes one from the script and the time"""
+    overhead: float | None = None
+    """share of a step's time that may be spent on measuring; None: 0.01 on a GPU, 0.03 on a CPU"""
+    modules: tuple[str, ...] = ("*",)
+    """globs over module names: whose parameters and outputs are measured"""
+    every_step: bool = False
+    """take every signal on every step, whatever it costs"""
+    live: bool = False
+    """say findings as they come"""
+    stop_on: tuple[str, ...] = ()
+    """names of diagnoses that end the run"""
+    cap_bytes: int = 500_000_000
+    """most that the run may take on disk"""
+    snapshot_bytes: int = 256_000_000
+    """most memory for copies of weights (updates are measured against a copy)"""
+
+    def __post_init__(self) -> None:
+        if self.overhead is not None and not 0 < self.overhead <= 1:
+            raise UsageError(f"overhead is a share of the step's time between 0 and 1, not {self.overhead}")
+        if not self.modules:
+            raise UsageError('modules is empty: give at least one glob, such as "*" or "encoder.*"')
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Options:
+        data = json.loads(text)
+        data["modules"], data["stop_on"] = tuple(data["modules"]), tuple(data["stop_on"])
+        return cls(**data)
+
+    def directory(self, name: str) -> Path:
+        return Path(self.out) / name
