@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from torchdoctor.facts import HealthFact
 from torchdoctor.findings import Finding, NotExamined, Proof, RuledOut, Severity, Verdict
 from torchdoctor.rules import LoadedRule, catalogue
 from torchdoctor.rules.rule import FAMILIES
@@ -13,11 +15,14 @@ from torchdoctor.run import Run
 
 log = logging.getLogger("torchdoctor")
 
+RULE_FAILED = "rule failed"
+"""Begins the entry of `NotExamined.needs` for a rule that raised."""
+
 
 def examine(run: Run, rules: Sequence[LoadedRule] | None = None) -> Verdict:
     """Ask every rule about the run and rank what they say.
 
-    A rule that raises is our bug, not the user's: it is logged and listed as not examined.
+    A rule that raises is our bug, not the user's: it is logged, and listed as not examined with what it raised.
     """
     rules = catalogue() if rules is None else rules
     findings: list[Finding] = []
@@ -31,41 +36,55 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None) -> Verdict:
             continue
         try:
             said = list(loaded.detect(run))
-        except Exception:
-            log.exception("rule %s failed; please report this", loaded.rule.name)
-            not_examined.append(NotExamined(loaded.rule.name, ("a rule without a bug (see the log)",)))
+        except Exception as error:
+            what = f"{RULE_FAILED}: {type(error).__name__}: {error}"
+            log.warning("%s (%s); please report this", what, loaded.rule.name)
+            log.debug("rule %s failed", loaded.rule.name, exc_info=True)
+            not_examined.append(NotExamined(loaded.rule.name, (what,)))
             continue
         examined.append(loaded.rule.name)
         findings.extend(f for f in said if isinstance(f, Finding))
         ruled_out.extend(r for r in said if isinstance(r, RuledOut))
     standing = {f.name for f in findings}
     return Verdict(
-        run=run.info,
+        run=describe(run),
         findings=rank(link(findings, rules), rules),
         ruled_out=tuple(r for r in ruled_out if r.name not in standing),
         not_examined=tuple(not_examined),
         examined=tuple(examined),
+        families={r.rule.name: r.rule.family for r in rules},
     )
+
+
+def describe(run: Run) -> dict[str, Any]:
+    """The run's own record, with what the facts add to it: steps, hyperparameters, the overhead reached."""
+    described = dict(run.info)
+    described["steps"] = run.steps
+    described["finished"] = run.finished
+    described["hyperparameters"] = [
+        {"optimizer": o.type, "key": o.key, "groups": o.groups} for o in run.optimizers.values()
+    ]
+    health = run.last_fact(HealthFact)
+    described["overhead"] = health.overhead if health else None
+    return described
 
 
 def link(findings: Iterable[Finding], rules: Sequence[LoadedRule]) -> list[Finding]:
     """Set `consequence_of` on findings that another standing finding explains.
 
-    The first cause in rank order wins; an info never explains away an error or a warning; chains point at the
-    immediate cause, and a finding never ends up, however indirectly, as its own cause.
+    The first cause in rank order wins; an info never explains away an error or a warning; a finding never ends up,
+    however indirectly, as its own cause: where two explain each other, the one that ranks first is the cause.
     """
     explains = {r.rule.name: set(r.rule.explains) for r in rules}
-    ordered = list(rank(findings, rules))
+    ordered = rank(findings, rules)
     cause_of: dict[str, str] = {}
 
     def is_behind(cause: str, effect: str) -> bool:
-        while cause in cause_of:
+        while cause in cause_of and cause != effect:
             cause = cause_of[cause]
-            if cause == effect:
-                return True
         return cause == effect
 
-    for effect in ordered:
+    for effect in reversed(ordered):
         for cause in ordered:
             if effect.name not in explains.get(cause.name, ()) or is_behind(cause.name, effect.name):
                 continue
@@ -77,13 +96,21 @@ def link(findings: Iterable[Finding], rules: Sequence[LoadedRule]) -> list[Findi
 
 
 def rank(findings: Iterable[Finding], rules: Sequence[LoadedRule]) -> tuple[Finding, ...]:
-    """Causes before consequences, then by severity, structural proof, family, confidence."""
+    """Causes before consequences, then by severity, structural proof, family, confidence; infos last."""
+    findings = list(findings)
     fallback = {r.rule.name for r in rules if r.rule.fallback}
+    cause_of = {f.name: f.consequence_of for f in findings}
+
+    def depth(name: str | None) -> int:
+        far, cause = 0, cause_of.get(name or "")
+        while cause is not None and far <= len(cause_of):
+            far, cause = far + 1, cause_of.get(cause)
+        return far
 
     def key(f: Finding) -> tuple[object, ...]:
         return (
             f.severity is Severity.INFO,
-            f.consequence_of is not None,
+            depth(f.name),
             f.name in fallback,
             f.severity.rank,
             f.proof is not Proof.STRUCTURE,

@@ -137,6 +137,8 @@ class Verdict:
     not_examined: tuple[NotExamined, ...] = ()
     examined: tuple[str, ...] = ()
     checks: tuple[Mapping[str, Any], ...] = field(default=())
+    families: Mapping[str, str] = field(default_factory=dict)
+    """The family of every rule that was asked or could not be, by its name; in the order of search."""
 
     @property
     def worst(self) -> Severity | None:
