@@ -1,0 +1,66 @@
+"""Reading device tensors without waiting for the device.
+
+On a CPU the value is there, and the callback runs at once. On a device the tensor is copied to pinned memory
+behind the work already queued, and the callback runs when a later poll finds the copy done. A queue that is full
+drops the oldest request and counts it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+QUEUE_LENGTH = 256
+
+Callback = Callable[[NDArray[Any]], None]
+
+
+class Deferred:
+    """A queue of copies under way."""
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[Any, Tensor, Callback]] = deque()
+        self.dropped = 0
+
+    def read(self, tensor: Tensor, callback: Callback) -> None:
+        """Call `callback` with the tensor's values as numpy, now or at a later poll."""
+        tensor = tensor.detach()
+        if tensor.device.type == "cpu":
+            callback(_as_numpy(tensor))
+            return
+        if tensor.device.type != "cuda" or torch.cuda.is_current_stream_capturing():
+            self.dropped += 1
+            return
+        if len(self._queue) >= QUEUE_LENGTH:
+            self._queue.popleft()
+            self.dropped += 1
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        host.copy_(tensor, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record()
+        self._queue.append((event, host, callback))
+
+    def poll(self) -> None:
+        """Run the callbacks whose copies are done, in order; never waits."""
+        while self._queue and self._queue[0][0].query():
+            _, host, callback = self._queue.popleft()
+            callback(_as_numpy(host))
+
+    def drain(self) -> None:
+        """Wait for all of them; at the end of a run only."""
+        while self._queue:
+            event, host, callback = self._queue.popleft()
+            event.synchronize()
+            callback(_as_numpy(host))
+
+
+def _as_numpy(tensor: Tensor) -> NDArray[Any]:
+    if tensor.dtype in (torch.bfloat16, torch.float16):
+        tensor = tensor.float()
+    return np.asarray(tensor.numpy())

@@ -1,0 +1,89 @@
+"""How often each kind of look is taken, so that all of them together stay inside the overhead budget.
+
+A look earns credit from the time the training itself takes and spends what it was measured to cost. The first
+steps are looked at closely whatever they cost (structure shows there), then rarer and rarer; from then on a look
+is taken when its credit covers it, and in any case at steps that grow geometrically, so that a run of any length
+has a record of itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EARLY_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 16, 20))
+GROWTH = 1.3
+"""Ratio of successive forced looks after the early ones: about nine a decade of steps."""
+SMOOTHING = 0.3
+CREDIT_LOOKS = 2.0
+"""Credit is kept for at most this many looks, so that a long validation does not buy a burst."""
+FLOOR_SHARE = 0.25
+"""Where the structural signals alone use up the budget, looks may still spend this part of it."""
+
+
+@dataclass
+class Look:
+    """One kind of look and its account."""
+
+    name: str
+    share: float
+    """part of the budget it may use"""
+    cost: float = 0.0
+    credit: float = 0.0
+    taken: int = 0
+    forced_at: float = float(max(EARLY_STEPS)) + 1
+    last_step: int = -1
+    interval: float = 1.0
+
+
+class Governor:
+    """Decides at the start of each step which looks it gets."""
+
+    def __init__(self, budget: float, shares: dict[str, float], *, every_step: bool = False) -> None:
+        self.budget = budget
+        self.every_step = every_step
+        self.looks = {name: Look(name, share) for name, share in shares.items()}
+        self.training_seconds = 0.0
+        self.own_seconds = 0.0
+
+    def plan(self, step: int) -> frozenset[str]:
+        """Names of the looks to take on this step."""
+        if self.every_step:
+            return frozenset(self.looks)
+        return frozenset(name for name, look in self.looks.items() if self._due(look, step))
+
+    def _due(self, look: Look, step: int) -> bool:
+        if step in EARLY_STEPS:
+            return True
+        if step >= look.forced_at:
+            look.forced_at = step * GROWTH
+            return True
+        return step > max(EARLY_STEPS) and look.cost > 0 and look.credit >= look.cost
+
+    def spent(self, name: str, seconds: float, step: int) -> None:
+        """A look was taken at this cost."""
+        look = self.looks[name]
+        look.taken += 1
+        first = look.cost == 0.0 or look.taken <= 3  # the first looks carry one-time costs
+        look.cost = seconds if first else (1 - SMOOTHING) * look.cost + SMOOTHING * seconds
+        look.credit = max(look.credit - seconds, -look.cost)
+        if look.last_step >= 0:
+            look.interval = (1 - SMOOTHING) * look.interval + SMOOTHING * (step - look.last_step)
+        look.last_step = step
+
+    def earned(self, step_seconds: float, own_seconds: float, look_seconds: float) -> None:
+        """One step of training ended: `own_seconds` of it were ours, `look_seconds` of those in looks."""
+        bare = max(step_seconds - own_seconds, 0.0)
+        self.training_seconds += bare
+        self.own_seconds += own_seconds
+        base = own_seconds - look_seconds
+        income = max(self.budget * bare - base, FLOOR_SHARE * self.budget * bare)
+        for look in self.looks.values():
+            look.credit = min(look.credit + look.share * income, CREDIT_LOOKS * max(look.cost, 1e-9))
+
+    @property
+    def overhead(self) -> float | None:
+        """Share of the bare training time that we have used so far."""
+        return self.own_seconds / self.training_seconds if self.training_seconds > 0 else None
+
+    def cadence(self) -> dict[str, int]:
+        return {look.name: max(1, round(look.interval)) for look in self.looks.values() if look.taken}

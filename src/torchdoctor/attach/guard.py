@@ -1,0 +1,130 @@
+"""The one guard: every function of ours that runs inside the user's loop is a site registered here.
+
+A site that raises is logged once and switched off after three failures; the user's loop never sees it. While a
+site runs, the others are quiet (our own tensor operations must not be measured), and its time is counted.
+`StopTraining` alone passes through: the user asked for it by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, TypeVar
+
+from torchdoctor.errors import StopTraining
+
+log = logging.getLogger("torchdoctor")
+C = TypeVar("C", bound=Callable[..., Any])
+
+FAILURES_ALLOWED = 3
+
+
+class Site:
+    """One guarded function: its name, its code and how often it failed."""
+
+    __slots__ = ("failures", "function", "name", "off", "reason")
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+        self.reset()
+
+    def reset(self) -> None:
+        self.failures = 0
+        self.off = False
+        self.reason = ""
+
+    def failed(self, error: Exception) -> None:
+        self.failures += 1
+        self.reason = f"{type(error).__name__}: {error}"
+        if self.failures == 1:
+            log.warning("torchdoctor: %s failed and is left out (%s); training is not affected", self.name, self.reason)
+            log.debug("torchdoctor: traceback of %s", self.name, exc_info=error)
+        if self.failures >= FAILURES_ALLOWED:
+            self.off = True
+
+
+class State:
+    """What all sites share in one process."""
+
+    __slots__ = ("inside", "own_seconds")
+
+    def __init__(self) -> None:
+        self.inside = False
+        self.own_seconds = 0.0
+
+
+SITES: dict[str, Site] = {}
+STATE = State()
+
+
+def guarded(name: str) -> Callable[[C], C]:
+    """Make a function a site. It returns None where it failed, is switched off, or another site is running."""
+
+    def decorate(function: C) -> C:
+        site = SITES[name] = Site(name, function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if site.off or STATE.inside:
+                return None
+            STATE.inside = True
+            start = perf_counter()
+            try:
+                return site.function(*args, **kwargs)
+            except StopTraining:
+                raise
+            except Exception as error:
+                site.failed(error)
+                return None
+            finally:
+                STATE.own_seconds += perf_counter() - start
+                STATE.inside = False
+
+        call.__torchdoctor_site__ = site  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def contained(name: str) -> Callable[[C], C]:
+    """A site for work inside another site: a probe that fails alone leaves the others running."""
+
+    def decorate(function: C) -> C:
+        site = SITES[name] = Site(name, function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if site.off:
+                return None
+            try:
+                return site.function(*args, **kwargs)
+            except StopTraining:
+                raise
+            except Exception as error:
+                site.failed(error)
+                return None
+
+        call.__torchdoctor_site__ = site  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def is_guarded(function: Callable[..., Any]) -> bool:
+    return isinstance(getattr(function, "__torchdoctor_site__", None), Site)
+
+
+def reset() -> None:
+    """Forget all failures; a new session starts with every site on."""
+    for site in SITES.values():
+        site.reset()
+    STATE.inside = False
+    STATE.own_seconds = 0.0
+
+
+def disabled() -> dict[str, str]:
+    """Sites that failed, with what they said."""
+    return {s.name: s.reason for s in SITES.values() if s.failures}

@@ -1,0 +1,251 @@
+"""What the user's loop is doing: which forward passes train, which validate, what is one step.
+
+Pure bookkeeping over events, without torch. Time is cut into intervals at every batch that a loader hands out and
+at every optimizer step. An interval with a backward trains. A batch from a loader whose iterator never led to a
+backward is validation. Without a loader, passes in eval mode, or with a loss that nothing was made of, are
+validation. What fits none of these is called unknown, and counted.
+
+    fetch -> forward -> loss -> backward -> step      an interval that trains
+    fetch -> forward -> loss -> fetch                 one that validates
+    step  -> forward (no grad) -> forward -> backward validation by hand before the next training pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, PhaseFact
+
+PENDING_PASSES = 512
+"""Passes of one interval that wait for their phase; beyond it they are decided without what comes later."""
+CALLS_KEPT = 32
+INTERVALS_KEPT = 64
+"""Distances between validations that are kept for their median."""
+
+
+@dataclass(eq=False)
+class Pass:
+    """One call of a root module."""
+
+    model: str | None
+    training: bool
+    grad: bool
+    step: int
+    loader: str | None = None
+    reached: bool | None = None
+    """True once a backward came through its output; None where that was not watched"""
+    feeds: bool = False
+    """its output went into another model or became a target: part of a larger step"""
+    losses: int = 0
+    phase: str = UNKNOWN
+    data: dict[str, Any] = field(default_factory=dict)
+    """what probes want to keep until the phase is known"""
+
+
+@dataclass(eq=False)
+class Walk:
+    """One walk through a loader."""
+
+    loader: str
+    fetched: int = 0
+    backwards: int = 0
+
+
+@dataclass(eq=False)
+class Interval:
+    iterator: Walk | None = None
+    passes: list[Pass] = field(default_factory=list)
+    backwards: int = 0
+    trained: bool = True
+    """whether any backward had been seen in the run when it began"""
+
+
+class Loop:
+    """Feed it events; it calls back with every pass once its phase is known, and at the end of a validation."""
+
+    def __init__(
+        self,
+        on_pass: Callable[[Pass], None] = lambda _: None,
+        on_validation_end: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.on_pass = on_pass
+        self.on_validation_end = on_validation_end
+        self.step = 0
+        self.backwards = 0
+        self.passes = {TRAIN: 0, VALIDATION: 0, UNKNOWN: 0}
+        self.validations = 0
+        self.in_validation = False
+        self.loader_phases: dict[str, str] = {}
+        self.calls: dict[str, list[str]] = {}
+        self._iterators: dict[int, Walk] = {}
+        self._interval = Interval(trained=False)
+        self._stepped: set[str] = set()
+        self._stepped_before: set[str] = set()
+        self._validated_at: list[int] = []
+
+    # -- events ---------------------------------------------------------------
+
+    def fetch(self, iterator: int, loader: str) -> None:
+        """A loader handed out a batch."""
+        self._begin_if_stepped()
+        walk = self._iterators.get(iterator)
+        if walk is None or walk.loader != loader:
+            walk = self._iterators[iterator] = Walk(loader)
+        walk.fetched += 1
+        self._close_interval(walk)
+
+    def exhausted(self, iterator: int) -> None:
+        """A walk through a loader came to its end."""
+        self._close_interval(None)
+        self._iterators.pop(iterator, None)
+
+    def forward(self, model: str | None, training: bool, grad: bool) -> Pass:
+        """A root module is called."""
+        if grad:
+            self._begin_if_stepped()
+        interval = self._interval
+        loader = interval.iterator.loader if interval.iterator else None
+        entered = Pass(model, training, grad, self.step, loader)
+        interval.passes.append(entered)
+        self._note("forward")
+        if len(interval.passes) > PENDING_PASSES:
+            self._emit(interval.passes.pop(0), interval)
+        return entered
+
+    def loss(self, grad: bool, model: str | None = None, training: bool = True) -> Pass:
+        """A loss function was called. Where no pass is open (its forward was not watched) one is made up."""
+        passes = self._interval.passes
+        last = passes[-1] if passes else None
+        if last is None or last.grad != grad or (last.losses and not last.data.get("watched")):
+            last = self.forward(model, training, grad)
+        last.losses += 1
+        return last
+
+    def backward(self) -> None:
+        self._begin_if_stepped()
+        self.backwards += 1
+        interval = self._interval
+        interval.backwards += 1
+        if interval.iterator:
+            interval.iterator.backwards += 1
+            self.loader_phases[interval.iterator.loader] = TRAIN
+        if not any(p.grad for p in interval.passes):
+            self.forward(None, True, True)
+        self._note("backward")
+
+    def optimizer_step(self, optimizer: str) -> list[str]:
+        """An optimizer has stepped; returns the calls that led to it, in order."""
+        if optimizer in self._stepped:
+            self._next_step()
+        self._stepped.add(optimizer)
+        self._note("step", optimizer)
+        calls = self.calls.pop(optimizer, [])
+        self.calls[optimizer] = []
+        self._close_interval(None)
+        return calls
+
+    def optimizer(self, key: str) -> None:
+        """An optimizer exists; the calls that lead to its steps are kept from now on."""
+        self.calls.setdefault(key, [])
+
+    def call(self, name: str, optimizer: str | None = None) -> None:
+        """Any other call whose order matters: zero_grad, clip, scheduler, unscale, update."""
+        self._note(name, optimizer)
+
+    def close(self) -> None:
+        self._close_interval(None)
+        self._end_validation()
+
+    # -- steps ----------------------------------------------------------------
+
+    @property
+    def updates(self) -> int:
+        """Steps that are complete or have at least one optimizer's update."""
+        return self.step + bool(self._stepped)
+
+    def _begin_if_stepped(self) -> None:
+        """A training event after every optimizer at work has stepped begins the next step."""
+        if self._stepped and self._stepped >= self._stepped_before:
+            self._next_step()
+
+    def _next_step(self) -> None:
+        self._stepped_before = self._stepped
+        self._stepped = set()
+        self.step += 1
+
+    def _note(self, call: str, optimizer: str | None = None) -> None:
+        for key, calls in self.calls.items():
+            if optimizer in (None, key) and len(calls) < CALLS_KEPT and (not calls or calls[-1] != call):
+                calls.append(call)
+
+    # -- phases ---------------------------------------------------------------
+
+    def _close_interval(self, iterator: Walk | None) -> None:
+        interval = self._interval
+        self._interval = Interval(iterator, trained=self.backwards > 0)
+        for waiting in interval.passes:
+            self._emit(waiting, interval)
+
+    def _emit(self, waiting: Pass, interval: Interval) -> None:
+        waiting.phase = classify(waiting, interval)
+        self.passes[waiting.phase] += 1
+        if waiting.phase == VALIDATION:
+            if not self.in_validation:
+                self.in_validation = True
+                self.validations += 1
+                self._validated_at = [*self._validated_at[-INTERVALS_KEPT:], waiting.step]
+            if waiting.loader:
+                self.loader_phases.setdefault(waiting.loader, VALIDATION)
+        elif waiting.phase == TRAIN:
+            self._end_validation()
+        self.on_pass(waiting)
+
+    def _end_validation(self) -> None:
+        if self.in_validation:
+            self.in_validation = False
+            self.on_validation_end(self._validated_at[-1])
+
+    def describe(self, loss_sites: list[str], validation_sites: list[str], notes: list[str]) -> PhaseFact:
+        """What the loop was taken to be, for the record and for the user to check."""
+        distances = [b - a for a, b in zip(self._validated_at, self._validated_at[1:], strict=False) if b > a]
+        return PhaseFact(
+            updates=self.updates,
+            backwards=self.backwards,
+            passes_train=self.passes[TRAIN],
+            passes_validation=self.passes[VALIDATION],
+            passes_unknown=self.passes[UNKNOWN],
+            validations=self.validations,
+            updates_between_validations=median(distances) if distances else None,
+            loss_sites=loss_sites,
+            validation_sites=validation_sites,
+            notes=notes,
+        )
+
+
+def classify(waiting: Pass, interval: Interval) -> str:
+    """The phase of one pass, given the whole interval it happened in."""
+    if waiting.feeds:
+        return UNKNOWN
+    evaluates = not waiting.training or (waiting.losses > 0 and not waiting.reached)
+    if interval.backwards:
+        if waiting.grad and waiting.reached is not False:
+            return TRAIN
+        by_hand = interval.iterator is None and _precedes_training(waiting, interval)
+        return VALIDATION if by_hand and evaluates else UNKNOWN
+    if waiting.grad and waiting.training and not interval.trained:
+        return UNKNOWN  # a look at the model before training begins
+    if interval.iterator is not None:
+        return UNKNOWN if interval.iterator.backwards else VALIDATION
+    return VALIDATION if evaluates else UNKNOWN
+
+
+def _precedes_training(waiting: Pass, interval: Interval) -> bool:
+    for other in interval.passes:
+        if other is waiting:
+            return True
+        if other.grad and other.reached is not False:
+            return False
+    return False

@@ -1,0 +1,62 @@
+"""File and line in the user's own code: the innermost frame that is neither ours, torch's nor a library's."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from functools import lru_cache
+from types import FrameType
+from typing import NamedTuple
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - frames hold strings
+_LIBRARIES = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_ZOO = os.path.join(_OWN, "zoo")  # noqa: PTH118 - our example scripts are user code
+
+
+class Place(NamedTuple):
+    file: str
+    line: int
+
+    @property
+    def code(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119
+
+
+@lru_cache(maxsize=4096)
+def is_user_file(file: str) -> bool:
+    if file.startswith("<"):
+        return file in ("<string>", "<stdin>") or file.startswith("<ipython")
+    path = os.path.realpath(file)
+    if path.startswith(_ZOO):
+        return True
+    return not (path.startswith((_OWN, *_LIBRARIES)) or "site-packages" in path or "dist-packages" in path)
+
+
+def caller(frame: FrameType | None = None) -> Place | None:
+    """The innermost user frame above us, or None if the loop runs wholly inside libraries."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return Place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def from_traceback(lines: list[str]) -> Place | None:
+    """The innermost user line of a formatted stack, as autograd's metadata keeps it."""
+    for entry in reversed(lines):
+        head = entry.split("\n", 1)[0].strip()
+        if not head.startswith('File "'):
+            continue
+        file, _, rest = head[len('File "') :].partition('"')
+        number = rest.removeprefix(", line ").split(",", 1)[0]
+        if number.isdigit() and is_user_file(file):
+            return Place(file, int(number))
+    return None
