@@ -114,7 +114,8 @@ class WiringFact(Fact):
     used: list[str] = field(default_factory=list)
     """of the unheld: those that got a gradient, so the loss depends on them"""
     unregistered: list[str] = field(default_factory=list)
-    """leaves the loss reached that no module and no optimizer holds (a module in a plain list), by place or shape"""
+    """nn.Parameters the loss reached that no module and no optimizer holds (a module in a plain list), by place or shape;
+    plain tensors that require gradients (inputs of a gradient penalty, points of a physics loss) do not count"""
     stale: int = 0
     """parameters in an optimizer that belong to no module seen in a forward pass and never got a gradient"""
     unchanged: list[str] = field(default_factory=list)
@@ -124,6 +125,9 @@ class WiringFact(Fact):
     frozen_changed: list[str] = field(default_factory=list)
     detached_at: str | None = None
     """file:line of a detach or no_grad block that cuts the unreached off, where it could be seen"""
+    loaded: list[str] | None = None
+    """of the unheld and unreached: those that load_state_dict filled before the first update (pretrained, so leaving
+    them alone may be meant); None where loading was not watched"""
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,8 @@ class GraphFact(Fact):
 
     `nodes` holds {"op": "SoftmaxBackward0", "file", "line", "depth", "shape"}; depth is the distance from the root;
     `file`, `line`, `shape` (of the operator's output, or None) where known. The walk stops at operators that use a
-    parameter directly; these are listed too, with "parameters": [names].
+    parameter directly; these are listed too, with "parameters": [names]. "inputs" holds the positions in `nodes` of
+    the operators whose output this one takes (next_functions); without it only an unbranched graph can be read.
     """
 
     kind: ClassVar[str] = "graph"
