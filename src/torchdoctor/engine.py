@@ -8,15 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from torchdoctor.facts import HealthFact
-from torchdoctor.findings import Finding, NotExamined, Proof, RuledOut, Severity, Verdict
+from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Verdict
 from torchdoctor.rules import LoadedRule, catalogue
 from torchdoctor.rules.rule import FAMILIES
 from torchdoctor.run import Run
 
 log = logging.getLogger("torchdoctor")
-
-RULE_FAILED = "rule failed"
-"""Begins the entry of `NotExamined.needs` for a rule that raised."""
 
 
 def examine(run: Run, rules: Sequence[LoadedRule] | None = None) -> Verdict:

@@ -119,6 +119,10 @@ class Finding:
         return data
 
 
+RULE_FAILED = "rule failed"
+"""Begins the entry of `NotExamined.needs` for a rule that raised."""
+
+
 @dataclass(frozen=True)
 class NotExamined:
     """A rule that could not look, and the signals it lacked."""

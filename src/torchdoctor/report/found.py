@@ -1,0 +1,209 @@
+"""What torchdoctor took the program to be, what it could not examine and what it cost, in sentences.
+
+A wrong inference must show, so this says plainly what was inferred, and calls unknown what is unknown.
+"""
+
+from __future__ import annotations
+
+from torchdoctor import signals
+from torchdoctor.facts import (
+    VALIDATION,
+    ClipFact,
+    HealthFact,
+    LoaderFact,
+    ModelFact,
+    OptimizerFact,
+    PhaseFact,
+    SchedulerFact,
+)
+from torchdoctor.findings import RULE_FAILED, Verdict
+from torchdoctor.report.text import count, listed, number, share
+from torchdoctor.run import Run
+
+EPOCH_TOLERANCE = 0.05
+"""Validation this close to once a pass through the training loader is called once an epoch."""
+
+REASONS: tuple[tuple[str, str], ...] = (
+    (RULE_FAILED, "torchdoctor's own fault, please report it"),
+    ("comparison", "it compares two runs: torchdoctor diff GOOD BAD"),
+    ("loss.validation", "no validation pass was seen"),
+    ("accuracy.validation", "no validation pass with classes was seen"),
+    ("confidence.validation", "no validation pass with classes was seen"),
+    ("accuracy.train", "no classification was seen"),
+    ("confidence.train", "no classification was seen"),
+    ("predictions", "no classification was seen"),
+    ("labels", "no class labels were seen"),
+    ("label.", "no class labels were seen"),
+    ("loss.train", "no training loss was seen"),
+    ("loss_call", "no call of a torch loss function was seen"),
+    ("graph", "the graph at the loss was not seen"),
+    ("wiring", "no update was seen"),
+    ("order", "no update was seen"),
+    ("gradients.cleared", "no second backward was seen"),
+    ("clip", "gradients are not clipped"),
+    ("scaler.", "there is no gradient scaler"),
+    ("scheduler", "there is no scheduler"),
+    ("loader", "no DataLoader was seen"),
+    ("inputs", "no batch was seen"),
+    ("input.", "no batch was seen"),
+    ("target", "no targets were seen"),
+    ("batch.size", "no batch was seen"),
+    ("modes", "no forward pass of a module was seen"),
+    ("module", "no layer outputs were measured"),
+    ("activation.", "no layer outputs were measured"),
+    ("fixed_samples", "no samples were seen twice"),
+    ("update.", "updates were not measured"),
+    ("gradient.", "gradients were not measured"),
+    ("weight.", "weights were not measured"),
+    ("parameter", "no parameters were seen"),
+    ("model", "no model was seen"),
+    ("optimizer", "no optimizer was seen"),
+    ("group.", "no optimizer was seen"),
+    ("time.", "step times were not measured"),
+    ("rate.", "step times were not measured"),
+    ("memory.", "memory was not measured"),
+    ("user", "nothing was logged with doctor.log"),
+)
+"""Why a rule could not look, by how the name of the missing signal or fact begins; the first that fits is said."""
+
+
+def describe_found(run: Run) -> str:
+    """1 model (Net, 12.3 k parameters), 1 optimizer (SGD), training loss at train.py:41, validation ..."""
+    parts = [_models(run), _optimizers(run), _loaders(run), _training(run), _validation(run), *_extras(run)]
+    return ", ".join(part for part in parts if part)
+
+
+def describe_unknown(run: Run) -> list[str]:
+    """What was seen and not understood."""
+    phase = run.phase
+    if phase is None:
+        return []
+    notes = list(phase.notes)
+    if phase.passes_unknown:
+        notes.append(f"{count(phase.passes_unknown, 'forward pass', 'forward passes')} of unknown purpose")
+    return notes
+
+
+def describe_not_examined(verdict: Verdict) -> list[str]:
+    """One entry for each reason: `train-mode-in-evaluation and 3 others (no validation pass was seen)`."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in verdict.not_examined:
+        by_reason.setdefault(_reason(entry.needs), []).append(entry.name)
+    return [f"{listed(names, most=2)} ({reason})" for reason, names in by_reason.items()]
+
+
+def describe_health(run: Run) -> list[str]:
+    """What measuring cost, and what of it was dropped, switched off or is not supported."""
+    health = run.last_fact(HealthFact)
+    if health is None:
+        return []
+    lines = []
+    if health.overhead is not None:
+        line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
+        if health.overhead > health.budget:
+            line += ": steps this short leave no room for less"
+        lines.append(line)
+    if health.dropped:
+        dropped = listed((f"{n:,} of {name}" for name, n in health.dropped.items()), most=4)
+        lines.append(f"dropped because the disk or the queue was full: {dropped}")
+    lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
+    lines += [f"{name} is not supported: {why}" for name, why in health.unsupported.items()]
+    return lines
+
+
+def _reason(needs: tuple[str, ...]) -> str:
+    if any(need.startswith(RULE_FAILED) for need in needs):
+        needs = (RULE_FAILED,)
+    for start, words in REASONS:
+        if any(need.startswith(start) for need in needs):
+            return words
+    return f"the run lacks {listed(needs)}"
+
+
+def _models(run: Run) -> str:
+    models = {m.name: m for m in run.facts(ModelFact)}
+    if not models:
+        return "no model"
+    if len(models) == 1:
+        (model,) = models.values()
+        frozen = "" if model.trainable == model.parameters else f", {_amount(model.trainable)} of them trainable"
+        compiled = ", compiled" if model.compiled else ""
+        return f"1 model ({model.type}, {_amount(model.parameters)} parameters{frozen}{compiled})"
+    shown = (f"{m.type} {_amount(m.parameters)}" for m in models.values())
+    return f"{len(models)} models ({listed(shown)})"
+
+
+def _optimizers(run: Run) -> str:
+    optimizers = list(run.optimizers.values())
+    if not optimizers:
+        return "no optimizer"
+    return f"{count(len(optimizers), 'optimizer')} ({listed(map(_optimizer, optimizers))})"
+
+
+def _optimizer(optimizer: OptimizerFact) -> str:
+    rates = [g["lr"] for g in optimizer.groups if isinstance(g.get("lr"), int | float)]
+    distinct = list(dict.fromkeys(rates))
+    if not distinct:
+        return optimizer.type
+    return f"{optimizer.type}, lr {listed(map(number, distinct))}"
+
+
+def _loaders(run: Run) -> str:
+    loaders = {f.name: f for f in run.facts(LoaderFact)}
+    shown = []
+    for loader in loaders.values():
+        samples = f" {loader.samples:,} samples" if loader.samples is not None else ""
+        batches = f" by {loader.batch_size:,}" if loader.batch_size else ""
+        shown.append(f"{loader.phase}{samples}{batches}")
+    return f"{count(len(shown), 'loader')} ({listed(shown)})" if shown else "no DataLoader"
+
+
+def _training(run: Run) -> str:
+    phase = run.phase
+    if phase is None or not phase.loss_sites:
+        return "training loss at an unknown line" if run.has(signals.LOSS_TRAIN) else "no training loss"
+    each = phase.backwards / phase.updates if phase.updates else 0
+    accumulated = f" ({each:.3g} backwards an update)" if each > 1.5 else ""
+    return f"training loss at {listed(phase.loss_sites)}{accumulated}"
+
+
+def _validation(run: Run) -> str:
+    phase = run.phase
+    if phase is None or not (phase.validations or phase.passes_validation):
+        return "no validation"
+    if phase.validations == 1:
+        when = "once"
+    elif phase.updates_between_validations is None:
+        when = count(phase.validations, "time")
+    else:
+        every = phase.updates_between_validations
+        when = (
+            f"after every epoch (~{every:.0f} steps)" if _is_epoch(run, phase, every) else f"every ~{every:.0f} steps"
+        )
+    return f"validation {when}"
+
+
+def _is_epoch(run: Run, phase: PhaseFact, every: float) -> bool:
+    per_update = phase.backwards / phase.updates if phase.updates else 1.0
+    epochs = [
+        loader.batches / max(per_update, 1.0)
+        for loader in run.facts(LoaderFact)
+        if loader.batches and loader.phase not in (VALIDATION,)
+    ]
+    return any(abs(every - epoch) <= max(EPOCH_TOLERANCE * epoch, 1) for epoch in epochs)
+
+
+def _extras(run: Run) -> list[str]:
+    schedulers = {f.key: f.type for f in run.facts(SchedulerFact)}
+    extras = [f"{count(len(schedulers), 'scheduler')} ({listed(schedulers.values())})"] if schedulers else []
+    clip = run.last_fact(ClipFact)
+    if clip is not None:
+        extras.append(f"gradients clipped by {clip.how} at {number(clip.threshold)}")
+    return extras
+
+
+def _amount(parameters: int) -> str:
+    for unit, power in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if parameters >= power:
+            return f"{parameters / power:.3g} {unit}"
+    return f"{parameters:,}"
