@@ -114,8 +114,8 @@ class WiringFact(Fact):
     used: list[str] = field(default_factory=list)
     """of the unheld: those that got a gradient, so the loss depends on them"""
     unregistered: list[str] = field(default_factory=list)
-    """nn.Parameters the loss reached that no module and no optimizer holds (a module in a plain list), by place or shape;
-    plain tensors that require gradients (inputs of a gradient penalty, points of a physics loss) do not count"""
+    """nn.Parameters the loss reached that no module and no optimizer holds (a module in a plain list), by place or
+    shape; plain tensors that require gradients (inputs of a gradient penalty, points of a physics loss) do not count"""
     stale: int = 0
     """parameters in an optimizer that belong to no module seen in a forward pass and never got a gradient"""
     unchanged: list[str] = field(default_factory=list)
