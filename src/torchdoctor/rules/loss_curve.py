@@ -1,47 +1,51 @@
-"""The training loss as rules look at it: where it began, where it stands, whether it moved, when it broke."""
+"""The training loss as a cause is judged by it: where it began, where it stands, whether it moved, when it broke."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from torchdoctor.facts import NonfiniteFact
-from torchdoctor.run import Floats, Ints, Run
+from torchdoctor.rules import curves
+from torchdoctor.run import Run
 from torchdoctor.signals import LOSS_TRAIN
 
 WINDOW_SHARE = 0.1
 """First and last tenth of the run: long enough to average out a small batch's noise, short enough to see change."""
-WINDOW_LEAST, WINDOW_MOST = 3, 100
 STUCK = 0.05
 """A loss that fell by less than a twentieth of where it began has gone nowhere: ln 10 to 2.19 is still chance."""
-SPARK_POINTS = 40
 
 
 @dataclass(frozen=True)
 class LossCurve:
-    """The one training loss of a run. `steps` and `values` hold its finite rows only."""
+    """The one training loss of a run, from its first window to its last."""
 
-    steps: Ints
-    values: Floats
+    curve: curves.Curve
     begin: float
-    """median over the first window"""
     end: float
-    """median over the last window"""
-    nonfinite_at: int | None
 
     @property
     def fell(self) -> float:
-        """Share of the first level that is gone; negative where the loss rose."""
+        """Share of the first level that is gone; negative where the loss rose, NaN where nothing is finite."""
         return (self.begin - self.end) / max(abs(self.begin), 1e-12)
 
     @property
     def stuck(self) -> bool:
-        return self.fell < STUCK
+        return not self.fell >= STUCK
+
+    @property
+    def broke_at(self) -> int | None:
+        return self.curve.broke_at
 
     @property
     def spark(self) -> tuple[float, ...]:
-        return thin(self.values)
+        return curves.spark(self.curve.values)
+
+    def fell_until(self, step: int) -> float:
+        """The same share, judged by what was seen up to that step."""
+        until = self.curve.until(step)
+        end = curves.level(until.values, WINDOW_SHARE) if len(until) else math.nan
+        return (self.begin - end) / max(abs(self.begin), 1e-12)
 
 
 def loss_keys(run: Run) -> list[str]:
@@ -55,22 +59,9 @@ def loss_curve(run: Run) -> LossCurve | None:
     keys = loss_keys(run)
     if len(keys) != 1:
         return None
-    trace = run.scalar(LOSS_TRAIN, keys[0])
-    finite = np.isfinite(trace.values)
-    if not finite.any():
-        first = int(trace.steps[0]) if len(trace) else None
-        nothing = np.zeros(0)
-        return LossCurve(np.zeros(0, np.int64), nothing, float("nan"), float("nan"), first)
-    broken = np.flatnonzero(~finite)
-    values, steps = trace.values[finite], trace.steps[finite]
-    window = int(np.clip(len(values) * WINDOW_SHARE, WINDOW_LEAST, WINDOW_MOST))
-    return LossCurve(
-        steps,
-        values,
-        float(np.median(values[:window])),
-        float(np.median(values[-window:])),
-        int(trace.steps[broken[0]]) if len(broken) else None,
-    )
+    curve = curves.read(run.scalar(LOSS_TRAIN, keys[0]))
+    begin = curves.level(curve.values, WINDOW_SHARE, end=False)
+    return LossCurve(curve, begin, curves.level(curve.values, WINDOW_SHARE))
 
 
 def first_loss(run: Run, key: str) -> tuple[int, float] | None:
@@ -84,16 +75,8 @@ def broken_at(run: Run) -> int | None:
 
     Gradients are left out: a gradient scaler overflows them on purpose and skips the step.
     """
-    steps = [s for s, f in run.facts_at(NonfiniteFact) if f.role in ("loss", "weight")]
-    curve = loss_curve(run)
-    if curve is not None and curve.nonfinite_at is not None:
-        steps.append(curve.nonfinite_at)
+    steps = [s for s, f in run.facts_at(NonfiniteFact) if f.role in ("loss", "weight") and f.phase != "validation"]
+    loss = loss_curve(run)
+    if loss is not None and loss.broke_at is not None:
+        steps.append(loss.broke_at)
     return min(steps, default=None)
-
-
-def thin(values: Floats, points: int = SPARK_POINTS) -> tuple[float, ...]:
-    """At most `points` of the values, evenly spaced, for a sparkline."""
-    if len(values) <= points:
-        return tuple(float(v) for v in values)
-    at = np.linspace(0, len(values) - 1, points).round().astype(int)
-    return tuple(float(values[i]) for i in at)

@@ -11,9 +11,12 @@ from torchdoctor.facts import GraphFact
 from torchdoctor.findings import Place
 
 RESHAPING = frozenset(
-    """View UnsafeView Reshape ReshapeAlias Squeeze Unsqueeze Permute Transpose T Slice Select Index IndexSelect
-    MaskedSelect Clone Contiguous ToCopy Alias Split SplitWithSizes Unbind Cat Stack Flatten Unflatten Narrow Chunk
-    Identity AsStrided Clamp ClampMin ClampMax Movedim Swapaxes""".split()
+    [
+        *("View", "UnsafeView", "Reshape", "ReshapeAlias", "Flatten", "Unflatten", "Squeeze", "Unsqueeze"),
+        *("Permute", "Transpose", "T", "Movedim", "Swapaxes", "AsStrided", "Alias", "Identity"),
+        *("Slice", "Select", "Index", "IndexSelect", "MaskedSelect", "Narrow", "Chunk", "Split", "SplitWithSizes"),
+        *("Unbind", "Cat", "Stack", "Clone", "Contiguous", "ToCopy", "Clamp", "ClampMin", "ClampMax"),
+    ]
 )
 """Operators that move, pick, cast or bound values: a probability stays a probability on the way through."""
 
