@@ -372,6 +372,22 @@ class HealthFact(Fact):
     cadence: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ComparisonFact(Fact):
+    """How this run differs from another one. Never recorded: `torchdoctor diff` hands it to the rules that need it."""
+
+    kind: ClassVar[str] = "comparison"
+    baseline: str
+    differences: list[dict[str, Any]]
+    """of the records: {"part", "name", "good", "bad"}; part is arguments, configuration, data, code, packages,
+    hardware, seeds or other; good is the baseline's, bad this run's"""
+    first_step: int | None = None
+    """the first step at which any signal differs by even a bit"""
+    apart_step: int | None = None
+    """the first step from which on a signal differs beyond noise"""
+    apart_signal: str | None = None
+
+
 def _subclasses(cls: type[Fact]) -> list[type[Fact]]:
     return [cls, *(s for c in cls.__subclasses__() for s in _subclasses(c))]
 

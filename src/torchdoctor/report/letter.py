@@ -4,74 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from torchdoctor.findings import Evidence, Finding, Place, Severity
-from torchdoctor.report.text import clean, clean_block, number, on_log_scale, spark
+from torchdoctor.findings import Evidence, Finding, Place
+from torchdoctor.report.sheet import QUIET, STYLES, Page, hang, indent, shorten
+from torchdoctor.report.text import clean, number, on_log_scale, spark
 
 EVIDENCE_SHOWN = 5
 PLACES_SHOWN = 4
+ZOO = Path(__file__).resolve().parents[1] / "zoo"
 SOURCE_BYTES = 1_000_000
 """A source file larger than this is not opened to quote one line of it."""
-
-STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
-HEADING = "bold"
-CODE = "green"
-QUIET = "dim"
-
-
-@dataclass(frozen=True)
-class Page:
-    """How the terminal at hand shows things."""
-
-    ascii_only: bool = False
-    cwd: Path = field(default_factory=Path.cwd)
-
-    @property
-    def bullet(self) -> str:
-        return "*" if self.ascii_only else "•"
-
-    @property
-    def branch(self) -> str:
-        return "`-" if self.ascii_only else "└─"
-
-    @property
-    def arrow(self) -> str:
-        return "->" if self.ascii_only else "→"
-
-    def line(self, text: object, style: str = "") -> Text:
-        return Text(clean(text, self.ascii_only), style=style)
-
-    def code(self, text: object, indent: int, style: str = CODE) -> Text:
-        """Lines to paste: never wrapped, so that they stay whole; nothing but spaces before them."""
-        lines = clean_block(text, self.ascii_only).splitlines()
-        indented = "\n".join(" " * indent + line for line in lines)
-        return Text(indented, style=style, no_wrap=True, overflow="ignore")
-
-    def heading(self, text: str) -> Padding:
-        return indent(Text(text, style=HEADING), 2)
-
-    def bulleted(self, content: RenderableType, left: int = 4) -> Padding:
-        return hang(Text(self.bullet), content, left)
-
-
-def indent(content: RenderableType, left: int) -> Padding:
-    return Padding(content, (0, 0, 0, left))
-
-
-def hang(mark: Text, content: RenderableType, left: int) -> Padding:
-    """A mark with its text hanging beside it."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(mark, content)
-    return indent(grid, left)
 
 
 def passage(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterator[RenderableType]:
@@ -210,21 +156,14 @@ def _places(places: Iterable[Place], page: Page, left: int = 4) -> Iterator[Rend
         yield indent(page.line(f"and {len(found) - PLACES_SHOWN} more", QUIET), left + 2)
 
 
-def shorten(path: str | Path, cwd: Path) -> str:
-    """Relative to the current folder where it lies under it."""
-    try:
-        return str(Path(path).relative_to(cwd))
-    except ValueError:
-        return str(path)
-
-
 def quote(place: Place, cwd: Path) -> str | None:
-    """The source line, if it is a Python file under the current folder: a path from a run is followed no further."""
+    """The source line, if it is a Python file under the current folder or in our zoo: a run's paths lead no further."""
     if not place.file or not place.line or place.line < 1:
         return None
     try:
         path = (cwd / place.file).resolve()
-        if path.suffix != ".py" or not path.is_relative_to(cwd.resolve()) or path.stat().st_size > SOURCE_BYTES:
+        near = any(path.is_relative_to(folder) for folder in (cwd.resolve(), ZOO))
+        if not near or path.suffix != ".py" or path.stat().st_size > SOURCE_BYTES:
             return None
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """The verdict in the terminal, written like a good doctor's letter.
 
-It is built of rich's Text objects only, never of markup, so nothing in a run can style or move what is printed.
+First the cause with all that shows it, then other findings in short, then what was found, not examined and done.
 """
 
 from __future__ import annotations
@@ -13,20 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.segment import Segment
+from rich.console import RenderableType
 from rich.text import Text
 
 from torchdoctor import signals
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
-from torchdoctor.report.letter import QUIET, STYLES, Page, aside, brief, hang, indent, passage, shorten
+from torchdoctor.report.letter import aside, brief, passage
+from torchdoctor.report.sheet import (
+    QUIET,
+    STYLES,
+    Page,
+    Sheet,
+    indent,
+    labelled,
+    labelled_lines,
+    shorten,
+    show,
+    title,
+    unbroken,
+)
 from torchdoctor.report.text import count, number, spark
 from torchdoctor.run import Run
 from torchdoctor.summary import summary
 
-WIDTH_LEAST, WIDTH_MOST = 60, 120
-LABEL_WIDTH = 12
 FEW_STEPS = 20
 """Under this many updates most statistics have nothing to stand on."""
 
@@ -41,7 +51,7 @@ def render(
     verdict: Verdict, run: Run | None = None, *, directory: Path | None = None, width: int | None = None
 ) -> RenderableType:
     """The letter, for `console.print(..., crop=False)`."""
-    return Letter(verdict, run, directory, width)
+    return Sheet(Letter(verdict, run, directory).write, width)
 
 
 def print_verdict(
@@ -53,8 +63,7 @@ def print_verdict(
     file: IO[str] | None = None,
 ) -> None:
     """Print the letter to `file` (the standard error unless told otherwise); in colour only on a terminal."""
-    console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False)
-    console.print(render(verdict, run, directory=directory, width=width), crop=False)
+    show(render(verdict, run, directory=directory, width=width), file or sys.stderr)
 
 
 def announce(finding: Finding, step: int | None = None, ascii_only: bool = False) -> Text:
@@ -74,19 +83,10 @@ class Letter:
     verdict: Verdict
     run: Run | None
     directory: Path | None
-    width: int | None
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max(WIDTH_LEAST, min(self.width or options.max_width, WIDTH_MOST))
-        page = Page(ascii_only=options.ascii_only)
-        parts = console.render(Group(*self._parts(page, width)), options.update(width=width))
-        for line in Segment.split_lines(parts):
-            yield from _stripped(line)
-            yield Segment.line()
-
-    def _parts(self, page: Page, width: int) -> Iterator[RenderableType]:
+    def write(self, page: Page, width: int) -> Iterator[RenderableType]:
         yield Text()
-        yield _title(page, width)
+        yield title("torchdoctor", page, width)
         yield Text()
         yield from self._ending(page)
         if self.run is not None and self.run.steps == 0 and self.verdict.healthy:
@@ -126,7 +126,7 @@ class Letter:
         yield from self._progress(page)
         families = Counter(verdict.families.get(name, "other") for name in verdict.examined)
         if families:
-            yield _labelled("examined", ", ".join(f"{family} {n}" for family, n in families.items()), page)
+            yield labelled("examined", ", ".join(f"{family} {n}" for family, n in families.items()), page)
 
     def _progress(self, page: Page) -> Iterator[RenderableType]:
         if self.run is None:
@@ -135,12 +135,11 @@ class Letter:
         if figures["final_loss"] is None:
             return
         trace = self.run.scalar(signals.LOSS_TRAIN, figures["loss_key"])
-        words = (
-            f"{number(figures['first_loss'])} {page.arrow} {number(figures['final_loss'])}, "
-            f"best {number(figures['best_loss'])} at step {figures['best_step']:,}, {figures['trend']}"
-        )
+        words = f"{number(figures['first_loss'])} {page.arrow} {number(figures['final_loss'])}, {figures['trend']}"
+        if figures["best_step"] is not None:
+            words += f", best {number(figures['best_loss'])} at step {figures['best_step']:,}"
         drawn = Text.assemble(page.line(words), "\n", (spark(trace.values.tolist(), page.ascii_only), "cyan"))
-        yield _labelled("loss", drawn, page)
+        yield labelled("loss", drawn, page)
 
     def _diagnoses(self, page: Page) -> Iterator[RenderableType]:
         findings = self.verdict.findings
@@ -170,23 +169,23 @@ class Letter:
 
     def _closing(self, page: Page) -> Iterator[RenderableType]:
         if self.run is not None:
-            yield _labelled("found", found.describe_found(self.run), page)
-            yield from _labelled_lines("unknown", found.describe_unknown(self.run), page)
-        yield from _labelled_lines("not examined", found.describe_not_examined(self.verdict), page)
+            yield labelled("found", found.describe_found(self.run), page)
+            yield from labelled_lines("unknown", found.describe_unknown(self.run), page)
+        yield from labelled_lines("not examined", found.describe_not_examined(self.verdict), page)
         if self.run is not None:
-            yield from _labelled_lines("torchdoctor", found.describe_health(self.run), page)
+            yield from labelled_lines("torchdoctor", found.describe_health(self.run), page)
         yield Text()
         yield from self._next(page)
 
     def _next(self, page: Page) -> Iterator[RenderableType]:
         if self.directory is not None:
-            yield _unbroken("run", shorten(self.directory, page.cwd), page)
+            yield unbroken("run", shorten(self.directory, page.cwd), page)
         names = [f.name for f in self.verdict.findings if f.consequence_of is None]
         if names:
-            yield _unbroken("read more", f"torchdoctor explain {names[0]}", page)
+            yield unbroken("read more", f"torchdoctor explain {names[0]}", page)
         if self.directory is not None:
             command = f"torchdoctor diagnose {shlex.quote(shorten(self.directory, page.cwd))}"
-            yield _unbroken("again", command, page)
+            yield unbroken("again", command, page)
         yield Text()
 
 
@@ -195,35 +194,3 @@ def _roots(findings: tuple[Finding, ...]) -> list[Finding]:
     grave = [f for f in findings if f.severity is not Severity.INFO]
     names = {f.name for f in grave}
     return [f for f in grave if f.consequence_of not in names] or grave
-
-
-def _stripped(line: list[Segment]) -> list[Segment]:
-    """Without the blanks that fill it up to the width: what is piped or copied should not end in them."""
-    kept = list(line)
-    while kept and not kept[-1].text.strip():
-        kept.pop()
-    if kept:
-        kept[-1] = Segment(kept[-1].text.rstrip(), kept[-1].style, kept[-1].control)
-    return kept
-
-
-def _title(page: Page, width: int) -> Text:
-    mark = "-" if page.ascii_only else "─"
-    return Text(f"{mark * 2} torchdoctor ".ljust(width, mark), style=QUIET)
-
-
-def _labelled(label: str, content: str | Text, page: Page) -> RenderableType:
-    body = page.line(content) if isinstance(content, str) else content
-    return hang(Text(label.ljust(LABEL_WIDTH), style=QUIET), body, 2)
-
-
-def _labelled_lines(label: str, lines: list[str], page: Page) -> Iterator[RenderableType]:
-    for i, line in enumerate(lines):
-        yield _labelled("" if i else label, line, page)
-
-
-def _unbroken(label: str, content: str, page: Page) -> Text:
-    """A path or command: never wrapped, so that it can be copied."""
-    text = Text.assemble("  ", (label.ljust(LABEL_WIDTH), QUIET), " ", page.line(content))
-    text.no_wrap, text.overflow = True, "ignore"
-    return text

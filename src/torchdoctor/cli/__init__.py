@@ -1,0 +1,90 @@
+"""The command line: one file a command, each loaded when it is called, so that help comes at once."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from torchdoctor import __version__
+from torchdoctor.errors import TorchdoctorError
+
+COMMANDS = {
+    "run": "Run your training script as it is, and get a verdict.",
+    "demo": "See a small broken training diagnosed.",
+    "diagnose": "A verdict on a run that was recorded before.",
+    "explain": "What a diagnosis means, and how to fix it.",
+    "diff": "What differs between two runs, and from which step on.",
+    "runs": "List, show and remove recorded runs.",
+}
+"""Name to one line of help; the command itself is `command` in cli/NAME.py."""
+
+USAGE_STATUS = 2
+
+
+class Commands(click.Group):
+    """Loads a command when it is asked for, suggests close names, and turns our errors into one sentence."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return importlib.import_module(f"torchdoctor.cli.{cmd_name}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            fail(unknown("command", name, COMMANDS, "torchdoctor --help lists them all", _script_hint(name)))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TorchdoctorError as error:
+            fail(str(error))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="First steps: torchdoctor demo, then torchdoctor run train.py",
+)
+@click.version_option(__version__, message="torchdoctor %(version)s")
+def group() -> None:
+    """Tells you why your PyTorch training run fails, and shows the evidence."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """What `torchdoctor` runs: exits with 0, the script's own status, 2 for usage errors, or 3 by --fail-on."""
+    group.main(args=arguments, prog_name="torchdoctor")
+    sys.exit(0)
+
+
+def fail(message: str) -> NoReturn:
+    """One sentence on the standard error, status 2."""
+    click.echo(f"torchdoctor: {message}", err=True)
+    sys.exit(USAGE_STATUS)
+
+
+def unknown(what: str, name: str, known: Sequence[str] | dict[str, str], way_out: str, hint: str = "") -> str:
+    """The sentence for a name that there is not, with the close ones."""
+    close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)
+    close += [k for k in known if name.lower() in k and k not in close][: 3 - len(close)]
+    meant = f"; did you mean {' or '.join(close)}?" if close else f"; {hint or way_out}"
+    return f"there is no {what} {name!r}{meant}{f' ({way_out})' if close else ''}"
+
+
+def _script_hint(name: str) -> str:
+    return f"to run a script: torchdoctor run {name}" if name.endswith(".py") else ""

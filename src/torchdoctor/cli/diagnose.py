@@ -1,0 +1,50 @@
+"""`torchdoctor diagnose PATH`: a verdict on a run that was recorded before. Never imports torch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from torchdoctor.engine import examine
+from torchdoctor.findings import Severity, Verdict
+from torchdoctor.report import json
+from torchdoctor.report.terminal import print_verdict
+from torchdoctor.shelf import resolve
+from torchdoctor.store.reader import open_run
+
+FAILED_STATUS = 3
+
+
+@click.command("diagnose")
+@click.argument("path", type=click.Path(path_type=Path), default=Path("torchdoctor-runs"))
+@click.option("--json", "json_file", metavar="FILE", help="Write the verdict as JSON; - is the standard output.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([s.value for s in Severity]),
+    help=f"Exit with status {FAILED_STATUS} if a finding of this severity, or a graver one, stands.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Print no letter.")
+def command(path: Path, json_file: str | None, fail_on: str | None, quiet: bool) -> None:
+    """Examine a recorded run and say what is wrong with it.
+
+    PATH is a run's folder, or a folder of runs: then the newest is taken. Without PATH it is ./torchdoctor-runs.
+    """
+    directory, note = resolve(path)
+    run = open_run(directory)
+    verdict = examine(run)
+    if note and not quiet:
+        click.echo(f"torchdoctor: {note}", err=True)
+    if not quiet:
+        print_verdict(verdict, run, directory=directory, file=sys.stderr if json_file == "-" else sys.stdout)
+    if json_file:
+        json.write(verdict, json_file)
+    sys.exit(status(verdict, fail_on))
+
+
+def status(verdict: Verdict, fail_on: str | None) -> int:
+    """0, or FAILED_STATUS where a finding as grave as the user named stands."""
+    if fail_on is None or verdict.worst is None:
+        return 0
+    return FAILED_STATUS if verdict.worst.at_least(Severity(fail_on)) else 0
