@@ -46,6 +46,13 @@ class Deferred:
         event.record()
         self._queue.append((event, host, callback))
 
+    def after(self, action: Callable[[], None]) -> None:
+        """Run `action` once everything asked for so far has arrived."""
+        if not self._queue:
+            action()
+            return
+        self._queue.append((self._queue[-1][0], _NOTHING, lambda _: action()))
+
     def poll(self) -> None:
         """Run the callbacks whose copies are done, in order; never waits."""
         while self._queue and self._queue[0][0].query():
@@ -58,6 +65,9 @@ class Deferred:
             event, host, callback = self._queue.popleft()
             event.synchronize()
             callback(_as_numpy(host))
+
+
+_NOTHING = torch.empty(0)
 
 
 def _as_numpy(tensor: Tensor) -> NDArray[Any]:

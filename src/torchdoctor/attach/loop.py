@@ -118,8 +118,8 @@ class Loop:
     def loss(self, grad: bool, model: str | None = None, training: bool = True) -> Pass:
         """A loss function was called. Where no pass is open (its forward was not watched) one is made up."""
         passes = self._interval.passes
-        last = passes[-1] if passes else None
-        if last is None or last.grad != grad or (last.losses and not last.data.get("watched")):
+        last = next((p for p in reversed(passes) if p.grad), None) if grad else (passes[-1] if passes else None)
+        if last is None or last.grad != grad or (not grad and last.losses and not last.data.get("watched")):
             last = self.forward(model, training, grad)
         last.losses += 1
         return last

@@ -1,0 +1,186 @@
+"""Batches as the model gets them: shape, range, scale by feature, fingerprints of samples, labels."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchdoctor import signals, stats
+from torchdoctor.facts import InputsFact, LabelsFact
+from torchdoctor.probes.context import Context
+
+FEATURES_LIMIT = 256
+SAMPLES_FINGERPRINTED = 256
+LABELS_LIMIT = 4096
+"""Integer targets with a wider range are token ids or counts, not classes to be counted."""
+FACTS_A_PHASE = 40
+"""Looks written out in full by phase; later ones only as numbers."""
+LABEL_WINDOW = 16
+
+
+@dataclass
+class BatchLook:
+    """Statistics of one tensor, still on its device."""
+
+    role: str
+    shape: list[int]
+    dtype: str
+    summary: Tensor
+    features: Tensor | None = None
+    feature_dim: int | None = None
+    fingerprints: Tensor | None = None
+    labels: Tensor | None = None
+    label_offset: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def look_at(tensor: Tensor, role: str, *, detailed: bool, classes: int | None = None) -> BatchLook | None:
+    """Measure one batch tensor; None for what has no elements."""
+    tensor = tensor.detach()
+    if tensor.numel() == 0 or stats.unsupported(tensor) is not None:
+        return None
+    look = BatchLook(role, list(tensor.shape), str(tensor.dtype).removeprefix("torch."), stats.batch(tensor))
+    integral = not tensor.is_floating_point() and not tensor.is_complex()
+    if role == "target" and integral:
+        _count_labels(tensor, look, classes)
+    if detailed:
+        if tensor.is_floating_point() and tensor.dim() >= 2 and tensor.shape[0] > 1:
+            look.feature_dim = 1 if tensor.dim() in (2, 4, 5) else tensor.dim() - 1
+            look.features = stats.features(tensor, look.feature_dim)
+        if tensor.dim() >= 1:
+            look.fingerprints = stats.fingerprints(tensor[:SAMPLES_FINGERPRINTED])
+    return look
+
+
+def _count_labels(tensor: Tensor, look: BatchLook, classes: int | None) -> None:
+    """On a device only where the number of classes is known: finding the range out would wait."""
+    flat = tensor.reshape(-1).long()
+    if tensor.device.type == "cpu":
+        low, high = int(flat.min()), int(flat.max())
+        if high - low < LABELS_LIMIT:
+            look.labels = count_values(flat - low, high - low + 1)
+            look.label_offset = low
+    elif classes is not None and classes <= LABELS_LIMIT:
+        look.labels = count_values(torch.where((flat >= 0) & (flat < classes), flat, classes), classes + 1)[:classes]
+
+
+def count_values(indices: Tensor, bins: int) -> Tensor:
+    """How often each index in 0..bins-1 occurs; unlike bincount it never waits for a device."""
+    ones = torch.ones_like(indices, dtype=torch.float32)
+    return torch.zeros(bins, dtype=torch.float32, device=indices.device).scatter_add_(0, indices, ones)
+
+
+class BatchProbe:
+    """Writes looks once their phase is known."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._facts: Counter[tuple[str, str]] = Counter()
+        self._labels: dict[str, Counter[int]] = {}
+        self._label_batches: Counter[str] = Counter()
+
+    def write(self, look: BatchLook, phase: str, step: int) -> None:
+        prefix = "input" if look.role == "input" else "target"
+        record = self._context.record
+        detailed = look.features is not None or look.fingerprints is not None
+        fact = InputsFact(phase, look.role, look.shape, look.dtype, feature_dim=look.feature_dim)
+        parts = [look.summary.reshape(-1).double()]
+        if look.features is not None:
+            parts.append(look.features.reshape(-1).double())
+        flat = torch.cat(parts)
+
+        def arrived(array: NDArray[Any]) -> None:
+            mean, std, low, high, nonfinite = (float(v) for v in array[:5])
+            record.scalar(f"{prefix}.mean", step, mean, phase)
+            record.scalar(f"{prefix}.std", step, std, phase)
+            record.scalar(f"{prefix}.nonfinite", step, nonfinite, phase)
+            if prefix == "input":
+                record.scalar(signals.INPUT_MIN.name, step, low, phase)
+                record.scalar(signals.INPUT_MAX.name, step, high, phase)
+                record.scalar(signals.BATCH_SIZE.name, step, look.shape[0] if look.shape else 1, phase)
+            if not detailed or self._facts[phase, look.role] >= FACTS_A_PHASE:
+                return
+            self._facts[phase, look.role] += 1
+            columns = _feature_columns(array[5:]) if look.features is not None else {}
+            filled = {
+                **fact.to_dict(),
+                "mean": mean,
+                "std": std,
+                "low": low,
+                "high": high,
+                "nonfinite": int(nonfinite),
+                **columns,
+            }
+            if look.fingerprints is not None and look.fingerprints.device.type == "cpu":
+                filled["fingerprints"] = look.fingerprints.tolist()
+            record.fact(InputsFact(**filled), step, f"{phase}/{look.role}")
+
+        self._context.read(flat, arrived)
+        if look.labels is not None:
+            offset = look.label_offset
+            self._context.read(look.labels, lambda counts: self._add_labels(counts, offset, phase, step))
+
+    def _add_labels(self, counts: NDArray[Any], offset: int, phase: str, step: int) -> None:
+        present = np.flatnonzero(counts)
+        if not len(present):
+            return
+        shares = counts[present] / counts.sum()
+        record = self._context.record
+        record.scalar(signals.LABEL_ENTROPY.name, step, float(-(shares * np.log(shares)).sum()), phase)
+        record.scalar(signals.LABEL_CLASSES.name, step, float(len(present)), phase)
+        tally = self._labels.setdefault(phase, Counter())
+        for i in present:
+            tally[int(i) + offset] += int(counts[i])
+        self._label_batches[phase] += 1
+        if self._label_batches[phase] >= LABEL_WINDOW:
+            self.flush(phase, step)
+
+    def flush(self, phase: str, step: int) -> None:
+        """Write the label counts since the last time."""
+        tally = self._labels.pop(phase, None)
+        if tally:
+            counts = {str(k): v for k, v in sorted(tally.items())}
+            self._context.record.fact(LabelsFact(phase, counts, self._label_batches.pop(phase)), step, phase)
+
+    def close(self, step: int) -> None:
+        for phase in list(self._labels):
+            self.flush(phase, step)
+
+
+def _feature_columns(flat: NDArray[Any]) -> dict[str, list[float | None]]:
+    rows = flat.reshape(4, -1)[:, :FEATURES_LIMIT]
+    names = ("feature_mean", "feature_std", "feature_low", "feature_high")
+    return {n: [v if math.isfinite(v) else None for v in row.tolist()] for n, row in zip(names, rows, strict=True)}
+
+
+def input_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    """The tensors a module was called with, in order, one level of containers deep."""
+    found: list[Tensor] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found.extend(v for v in value if isinstance(v, Tensor))
+        elif isinstance(value, Mapping):
+            found.extend(v for v in value.values() if isinstance(v, Tensor))
+    return found
+
+
+def batch_tensors(batch: Any) -> list[Tensor]:
+    """The tensors of what a loader yielded: tuples, lists, mappings and dataclasses, nested."""
+    if isinstance(batch, Tensor):
+        return [batch]
+    if isinstance(batch, Mapping):
+        return [t for v in batch.values() for t in batch_tensors(v)]
+    if isinstance(batch, (list, tuple)):
+        return [t for v in batch[:16] for t in batch_tensors(v)]
+    fields = getattr(batch, "__dataclass_fields__", None)
+    return [t for name in fields or () for t in batch_tensors(getattr(batch, name))]

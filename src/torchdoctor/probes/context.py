@@ -1,0 +1,58 @@
+"""What every probe is given: where to write, how to read a device tensor, and which step it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torchdoctor.facts import TRAIN, Fact, NonfiniteFact
+
+NONFINITE_KEPT = 256
+
+
+class Recorder(Protocol):
+    """The part of the store's recorder that probes use."""
+
+    def scalar(self, name: str, step: int, value: float, key: str = "") -> None: ...
+    def matrix(self, step: int, columns: tuple[str, ...], values: dict[str, NDArray[np.float32]]) -> None: ...
+    def histogram(self, step: int, signal_name: str, columns: tuple[str, ...], counts: NDArray[Any]) -> None: ...
+    def fact(self, fact: Fact, step: int, subject: str = "") -> None: ...
+
+
+class Names(Protocol):
+    """The part of the registry that probes use."""
+
+    def parameters(self) -> Iterator[tuple[str, Tensor]]: ...
+    def live_models(self) -> Iterator[tuple[str, nn.Module]]: ...
+    def live_optimizers(self) -> Iterator[tuple[str, Optimizer]]: ...
+    def held(self) -> dict[int, str]: ...
+    def name_of(self, parameter: Tensor) -> str | None: ...
+    def chosen(self, name: str) -> bool: ...
+
+
+class Context:
+    """Shared by all probes of one session. `step` and `looks` change as the loop goes on."""
+
+    def __init__(
+        self, record: Recorder, names: Names, read: Callable[[Tensor, Callable[[NDArray[Any]], None]], None]
+    ) -> None:
+        self.record = record
+        self.names = names
+        self.read = read
+        self.step = 0
+        self.looks: frozenset[str] = frozenset()
+        self.unsupported: dict[str, str] = {}
+        """what could not be measured, and why"""
+        self._nonfinite: set[tuple[str, str]] = set()
+
+    def nonfinite(self, role: str, name: str, count: int, step: int, **details: Any) -> None:
+        """Something held NaN or Inf; the first time for each name is written."""
+        if (role, name) not in self._nonfinite and len(self._nonfinite) < NONFINITE_KEPT:
+            self._nonfinite.add((role, name))
+            fact = NonfiniteFact(role=role, name=name, count=count, **{"phase": TRAIN, "nan": 0, **details})
+            self.record.fact(fact, step, f"{role}/{name}")

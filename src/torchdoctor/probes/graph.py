@@ -1,0 +1,208 @@
+"""The autograd graph behind a loss: operators near the loss, parameters reached, activations saved in it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from torchdoctor.attach.places import Place, from_traceback
+from torchdoctor.facts import GraphFact
+from torchdoctor.probes.context import Context
+
+NODES_LIMIT = 50_000
+HEAD_LIMIT = 200
+"""Operators kept between the loss and the last parametrised layer."""
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+OPAQUE = ("CompiledFunction", "CheckpointFunction")
+ACTIVATIONS = {
+    "ReluBackward0": "relu",
+    "SigmoidBackward0": "sigmoid",
+    "TanhBackward0": "tanh",
+}
+"""Activation functions whose operator keeps its result."""
+
+
+@dataclass
+class Graph:
+    """One walk, nearest to the loss first."""
+
+    root: str
+    operators: Counter[str] = field(default_factory=Counter)
+    head: list[dict[str, Any]] = field(default_factory=list)
+    reached: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
+    """id of a leaf -> the leaf and the sequence number of the first operator that used it"""
+    activations: list[tuple[Any, str]] = field(default_factory=list)
+    truncated: bool = False
+    opaque: bool = False
+
+
+def walk(loss: Tensor) -> Graph | None:
+    """Breadth first from the loss; parameters and operators as they come."""
+    start = loss.grad_fn
+    if start is None:
+        return None
+    graph = Graph(start.name())
+    head_open = {start}
+    queue = deque([(start, 0)])
+    seen = {start}
+    while queue:
+        node, depth = queue.popleft()
+        name = node.name()
+        graph.operators[name] += 1
+        if name.startswith(OPAQUE):
+            graph.opaque = True
+        if name in ACTIVATIONS:
+            graph.activations.append((node, name))
+        leaves = []
+        children = []
+        for child, _ in node.next_functions:
+            if child is None:
+                continue
+            if child.name() == ACCUMULATE:
+                leaf = child.variable
+                leaves.append(leaf)
+                sequence = node._sequence_nr()
+                if id(leaf) not in graph.reached or sequence < graph.reached[id(leaf)][1]:
+                    graph.reached[id(leaf)] = (leaf, sequence)
+            else:
+                children.append(child)
+        if node in head_open:
+            _keep_head(graph, node, name, depth, leaves, children, head_open)
+        for child in children:
+            if child not in seen:
+                seen.add(child)
+                queue.append((child, depth + 1))
+        if len(seen) > NODES_LIMIT:
+            graph.truncated = True
+            break
+    return graph
+
+
+def _keep_head(
+    graph: Graph, node: Any, name: str, depth: int, leaves: list[Tensor], children: list[Any], head_open: set[Any]
+) -> None:
+    """Note an operator of the head; go on beyond it only while it uses no parameter itself."""
+    if len(graph.head) >= HEAD_LIMIT:
+        return
+    place = line_of(node)
+    graph.head.append(
+        {
+            "op": name,
+            "depth": depth,
+            "file": place.file if place else None,
+            "line": place.line if place else None,
+            "shape": output_shape(node),
+            "leaves": leaves,
+        }
+    )
+    if not leaves and not _uses_parameter(children):
+        head_open.update(children)
+
+
+def _uses_parameter(children: list[Any]) -> bool:
+    """A weight often comes transposed: the operator below is a view of a leaf."""
+    return any(
+        child.name() in ("TBackward0", "TransposeBackward0", "PermuteBackward0")
+        and child.next_functions
+        and child.next_functions[0][0] is not None
+        and child.next_functions[0][0].name() == ACCUMULATE
+        for child in children
+    )
+
+
+def line_of(node: Any) -> Place | None:
+    """Where the user's code made this operator, if anomaly mode was on at that moment."""
+    lines = node.metadata.get("traceback_")
+    return from_traceback(lines) if lines else None
+
+
+def output_shape(node: Any) -> list[int] | None:
+    result = getattr(node, "_saved_result", None)
+    return list(result.shape) if isinstance(result, Tensor) else None
+
+
+class GraphProbe:
+    """Walks the graph on chosen steps, and writes what stands between the loss and the last layer."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.orders: dict[str, int] = {}
+        self._written: dict[str, tuple[Any, ...]] = {}
+        self._lines: dict[tuple[str, int], tuple[str | None, int | None]] = {}
+
+    def look(self, loss: Tensor, place: Place | None, key: str) -> Graph | None:
+        """Walk from the loss; `key` tells several losses apart."""
+        graph = walk(loss)
+        if graph is None:
+            return None
+        self._place_parameters(graph)
+        nodes = [self._node(i, entry) for i, entry in enumerate(graph.head)]
+        signature = tuple((n["op"], tuple(n["parameters"])) for n in nodes)
+        if self._written.get(key) != signature:
+            self._written[key] = signature
+            fact = GraphFact(
+                root=graph.root,
+                loss_shape=list(loss.shape),
+                nodes=nodes,
+                operators=dict(graph.operators),
+                file=place.file if place else None,
+                line=place.line if place else None,
+                truncated=graph.truncated,
+                opaque=graph.opaque,
+            )
+            self._context.record.fact(fact, self._context.step, key)
+        return graph
+
+    def _node(self, at: int, entry: dict[str, Any]) -> dict[str, Any]:
+        """Lines are known from the first steps only; later walks over the same operators reuse them."""
+        where = (entry["op"], at)
+        if entry["line"] is not None:
+            self._lines[where] = (entry["file"], entry["line"])
+        else:
+            entry["file"], entry["line"] = self._lines.get(where, (None, None))
+        leaves = entry.pop("leaves")
+        entry["parameters"] = [n for n in (self._context.names.name_of(p) for p in leaves) if n]
+        return entry
+
+    def _place_parameters(self, graph: Graph) -> None:
+        """Forward order of parameters by the sequence numbers of the operators that use them."""
+        ordered = sorted(graph.reached.values(), key=lambda item: item[1])
+        for order, (leaf, _) in enumerate(ordered):
+            name = self._context.names.name_of(leaf)
+            if name is not None:
+                self.orders.setdefault(name, order)
+
+
+def saved_activations(graph: Graph) -> Iterator[tuple[str, Tensor, Any]]:
+    """Activation functions in the graph: their kind, their saved result, and the node. A result changed in
+    place since then cannot be read, and is passed over."""
+    for node, name in graph.activations:
+        try:
+            result = node._saved_result
+        except RuntimeError:
+            continue
+        if isinstance(result, Tensor):
+            yield ACTIVATIONS[name], result.detach(), node
+
+
+def nearest_parameter(node: Any, limit: int = 64) -> tuple[Tensor | None, str]:
+    """The parameter whose layer feeds this operator, and that layer's operator."""
+    queue = deque([node])
+    seen = {node}
+    while queue and limit:
+        limit -= 1
+        current = queue.popleft()
+        for child, _ in current.next_functions:
+            if child is None or child in seen:
+                continue
+            if child.name() == ACCUMULATE:
+                if child.variable.dim() >= 2:
+                    return child.variable, current.name()
+                continue
+            seen.add(child)
+            queue.append(child)
+    return None, ""

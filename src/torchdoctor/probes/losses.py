@@ -1,0 +1,86 @@
+"""Training loss of every step, validation loss of every validation pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from torchdoctor import signals
+from torchdoctor.probes.context import Context
+
+
+class TrainingLoss:
+    """Collects the losses of a step's backwards and writes their mean once the optimizer is known."""
+
+    def __init__(self, context: Context, on_nonfinite: Callable[[int, float], None]) -> None:
+        self._context = context
+        self._on_nonfinite = on_nonfinite
+        self._waiting: list[list[float]] = []
+
+    def backward(self, loss: Tensor) -> None:
+        """A backward from this scalar begins."""
+        step = self._context.step
+        box: list[float] = []
+        self._waiting.append(box)
+
+        def arrived(value: Any) -> None:
+            number = float(value)
+            box.append(number)
+            if not math.isfinite(number):
+                self._on_nonfinite(step, number)
+
+        self._context.read(loss, arrived)
+
+    def stepped(self, key: str, later: Callable[[Callable[[], None]], None], first_only: bool = False) -> None:
+        """The optimizer with that key made its update from what was collected. An optimizer that evaluates a
+        closure many times (LBFGS) started from the first of them."""
+        boxes, self._waiting = self._waiting, []
+        if not boxes:
+            return
+        step, record = self._context.step, self._context.record
+        counted = boxes[:1] if first_only else boxes
+
+        def write() -> None:
+            values = [v for box in counted for v in box]
+            if values:
+                record.scalar(signals.LOSS_TRAIN.name, step, sum(values) / len(values), key)
+
+        later(write)
+        if len(boxes) > 1:
+            record.scalar(signals.LOSS_EVENTS.name, step, float(len(boxes)), key)
+
+    def flush(self, later: Callable[[Callable[[], None]], None]) -> None:
+        """Write what no optimizer step followed (the step is missing, or the run broke off)."""
+        self.stepped("", later)
+
+
+class ValidationLoss:
+    """Sums the losses of one validation pass over its samples, by loader."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sums: dict[str, list[tuple[list[float], int]]] = {}
+        self._first_loader: str | None = None
+
+    def add(self, loader: str, losses: list[tuple[list[float], int]]) -> None:
+        """Loss boxes (a box is filled when its value arrives) and the samples each stands for."""
+        if self._first_loader is None:
+            self._first_loader = loader
+        self._sums.setdefault(loader, []).extend(losses)
+
+    def end(self, step: int, later: Callable[[Callable[[], None]], None]) -> None:
+        sums, self._sums = self._sums, {}
+
+        def write() -> None:
+            for loader, boxes in sums.items():
+                known = [(sum(box), n) for box, n in boxes if box]
+                samples = sum(n for _, n in known)
+                if samples:
+                    mean = sum(v * n for v, n in known) / samples
+                    key = "" if loader == self._first_loader else loader
+                    self._context.record.scalar(signals.LOSS_VALIDATION.name, step, mean, key)
+
+        later(write)

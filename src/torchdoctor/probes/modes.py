@@ -1,0 +1,89 @@
+"""Train and eval mode of what behaves differently in them: dropout and normalisation with running statistics."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from torchdoctor.attach.places import Place
+from torchdoctor.facts import ModesFact
+from torchdoctor.probes.context import Context
+
+NAMES_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Flags of one model at one moment. `flags` runs over its sensitive modules."""
+
+    training: bool
+    flags: tuple[bool, ...]
+
+
+class ModesProbe:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sensitive: dict[int, tuple[weakref.ref[nn.Module], list[tuple[str, Any, bool]]]] = {}
+        self._written: dict[tuple[str, str], tuple[Any, ...]] = {}
+        self._passes: dict[tuple[str, str], int] = {}
+
+    def take(self, model: nn.Module) -> Modes:
+        """Read the flags now; cheap enough for every watched pass."""
+        modules = self._modules(model)
+        return Modes(model.training, tuple(m.training for _, ref, _ in modules if (m := ref()) is not None))
+
+    def _modules(self, model: nn.Module) -> list[tuple[str, Any, bool]]:
+        known = self._sensitive.get(id(model))
+        if known is None or known[0]() is not model:
+            found: list[tuple[str, Any, bool]] = []
+            for name, module in model.named_modules():
+                if isinstance(module, _DropoutNd):
+                    if module.p > 0:
+                        found.append((name, weakref.ref(module), True))
+                elif isinstance(module, (_BatchNorm, _InstanceNorm)) and module.track_running_stats:
+                    found.append((name, weakref.ref(module), False))
+                elif isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) and module.dropout > 0:
+                    found.append((name, weakref.ref(module), True))
+            known = self._sensitive[id(model)] = (weakref.ref(model), found)
+        return known[1]
+
+    def write(
+        self, model: nn.Module, name: str, phase: str, modes: Modes, grad: bool, step: int, place: Place | None
+    ) -> None:
+        """A pass of this phase ran so. Written when it differs from the last pass of the phase."""
+        key = (name, phase)
+        self._passes[key] = self._passes.get(key, 0) + 1
+        seen = (modes, grad)
+        if self._written.get(key) == seen:
+            return
+        self._written[key] = seen
+        lists: dict[str, list[str]] = {
+            "dropout_training": [],
+            "dropout_eval": [],
+            "norm_training": [],
+            "norm_eval": [],
+            "norm_frozen": [],
+        }
+        for (path, ref, dropout), training in zip(self._modules(model), modes.flags, strict=False):
+            lists[f"{'dropout' if dropout else 'norm'}_{'training' if training else 'eval'}"].append(path)
+            module = ref()
+            weight = getattr(module, "weight", None)
+            if not dropout and not training and weight is not None and not weight.requires_grad:
+                lists["norm_frozen"].append(path)
+        fact = ModesFact(
+            model=name,
+            phase=phase,
+            training=modes.training,
+            grad_enabled=grad,
+            passes=self._passes[key],
+            file=place.file if place else None,
+            line=place.line if place else None,
+            **{k: v[:NAMES_KEPT] for k, v in lists.items()},
+        )
+        self._context.record.fact(fact, step, f"{name}/{phase}")

@@ -1,0 +1,66 @@
+"""Where NaN and Inf stand when the loss shows one: in the batch, the targets, the weights or the buffers."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchdoctor import stats
+from torchdoctor.probes.context import Context
+
+PLACES_KEPT = 16
+
+
+class NonfiniteProbe:
+    """Looks closely, once; the loop is broken already, so the cost no longer matters."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._examined = 0
+
+    def examine(self, step: int, inputs: list[Tensor], targets: list[Tensor]) -> None:
+        """Check what went into the step whose loss was not finite, and the state it started from."""
+        if self._examined >= 3:
+            return
+        self._examined += 1
+        for role, tensors in (("input", inputs), ("target", targets)):
+            for i, tensor in enumerate(tensors):
+                self._check_batch(role, f"{role}{i}" if i else role, tensor, step)
+        self.check_state(step)
+
+    def check_state(self, step: int) -> None:
+        """Weights and buffers of every model."""
+        for name, parameter in self._context.names.parameters():
+            self._check("weight", name, parameter, step)
+        for label, model in self._context.names.live_models():
+            for name, buffer in model.named_buffers():
+                self._check("buffer", f"{label}.{name}", buffer, step)
+
+    def _check(self, role: str, name: str, tensor: Tensor, step: int) -> None:
+        if not tensor.is_floating_point() or stats.unsupported(tensor) is not None or tensor.numel() == 0:
+            return
+        count = tensor.detach().isfinite().logical_not().sum()
+        self._context.read(count, lambda v: self._context.nonfinite(role, name, int(v), step) if int(v) else None)
+
+    def _check_batch(self, role: str, name: str, tensor: Tensor, step: int) -> None:
+        tensor = tensor.detach()
+        if not tensor.is_floating_point() or stats.unsupported(tensor) is not None or tensor.numel() == 0:
+            return
+        if tensor.device.type != "cpu":
+            self._check(role, name, tensor, step)
+            return
+        bad = tensor.isfinite().logical_not()
+        if not bool(bad.any()):
+            return
+        rows = bad.reshape(bad.shape[0], -1) if bad.dim() else bad.reshape(1, 1)
+        samples = torch.nonzero(rows.any(1)).flatten()[:PLACES_KEPT].tolist()
+        features = torch.nonzero(rows.any(0)).flatten()[:PLACES_KEPT].tolist() if bad.dim() > 1 else []
+        self._context.nonfinite(
+            role,
+            name,
+            int(bad.sum()),
+            step,
+            nan=int(tensor.isnan().sum()),
+            samples=samples,
+            features=features,
+        )

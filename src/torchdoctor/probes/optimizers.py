@@ -1,0 +1,128 @@
+"""Optimizers: hyperparameters of every group at every step, the order of calls, clipping, scaler, schedulers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from torchdoctor import signals
+from torchdoctor.attach.places import Place
+from torchdoctor.facts import ClipFact, OptimizerFact, OrderFact, SchedulerFact
+from torchdoctor.probes.context import Context
+
+PATTERNS_KEPT = 12
+"""Distinct call orders of one optimizer that are written down."""
+
+
+class OptimizerProbe:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._places: dict[str, Place] = {}
+        self._described: dict[str, Any] = {}
+        self._patterns: dict[str, set[tuple[str, ...]]] = {}
+        self._decay: dict[str, tuple[Any, Any]] = {}
+
+    def created(self, key: str, place: Place | None) -> None:
+        if place:
+            self._places[key] = place
+
+    def stepped(self, key: str, optimizer: Optimizer, calls: list[str], closure: bool) -> None:
+        """An update was made: rates on every step, the rest when it changes."""
+        step, record = self._context.step, self._context.record
+        for g, group in enumerate(optimizer.param_groups):
+            name = f"{key}.{g}"
+            rate = number(group.get("lr"))
+            if rate is not None:
+                record.scalar(signals.LEARNING_RATE.name, step, rate, name)
+            momentum = group.get("momentum", group.get("betas", (None,))[0])
+            seen = (group.get("weight_decay"), momentum)
+            if self._decay.get(name) != seen or self._context.looks:
+                self._decay[name] = seen
+                for signal, value in zip((signals.WEIGHT_DECAY, signals.MOMENTUM), seen, strict=True):
+                    plain = number(value)
+                    if plain is not None:
+                        record.scalar(signal.name, step, plain, name)
+        pattern = tuple(calls)
+        seen_patterns = self._patterns.setdefault(key, set())
+        if pattern not in seen_patterns and len(seen_patterns) < PATTERNS_KEPT:
+            seen_patterns.add(pattern)
+            record.fact(OrderFact(key, calls, closure), step, f"{key}/{len(seen_patterns)}")
+        if self._context.looks:
+            self.describe(key, optimizer)
+
+    def describe(self, key: str, optimizer: Optimizer) -> None:
+        groups = [plain_group(g) for g in optimizer.param_groups]
+        static = [{k: v for k, v in g.items() if k != "lr"} for g in groups]
+        if self._described.get(key) == static:
+            return
+        self._described[key] = static
+        place = self._places.get(key)
+        count = sum(len(g["params"]) for g in optimizer.param_groups)
+        fact = OptimizerFact(
+            key=key,
+            type=type(optimizer).__name__,
+            groups=groups,
+            parameters=count,
+            file=place.file if place else None,
+            line=place.line if place else None,
+        )
+        self._context.record.fact(fact, self._context.step, key)
+
+    def clipped(self, how: str, threshold: float, norm: Any, norm_type: float | None, details: dict[str, Any]) -> None:
+        """Gradients were clipped; `norm` is what the call returned (before clipping), None when by value."""
+        step, record = self._context.step, self._context.record
+        if isinstance(norm, Tensor):
+            record.scalar(signals.CLIP_THRESHOLD.name, step, threshold)
+            self._context.read(norm, lambda v: record.scalar(signals.CLIP_NORM.name, step, float(v)))
+        signature = (how, threshold, details["after_step"])
+        if self._described.get("clip") != signature:
+            self._described["clip"] = signature
+            record.fact(ClipFact(how=how, threshold=threshold, norm_type=norm_type, **details), step, how)
+
+    def scaled(self, scaler: Any) -> None:
+        """After GradScaler.update: the scale, read without waiting."""
+        scale = getattr(scaler, "_scale", None)
+        if isinstance(scale, Tensor):
+            step, record = self._context.step, self._context.record
+            self._context.read(scale, lambda v: record.scalar(signals.SCALE.name, step, float(v)))
+
+    def scheduled(self, key: str, scheduler: Any, optimizer: str | None, place: Place | None) -> None:
+        if key in self._described:
+            return
+        self._described[key] = True
+        fact = SchedulerFact(
+            key=key,
+            type=type(scheduler).__name__,
+            optimizer=optimizer,
+            file=place.file if place else None,
+            line=place.line if place else None,
+        )
+        self._context.record.fact(fact, self._context.step, key)
+
+
+def number(value: Any) -> float | None:
+    """A plain number; tensors on a device are left alone, since reading them would wait."""
+    if isinstance(value, Tensor):
+        return float(value) if value.device.type == "cpu" and value.numel() == 1 else None
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def plain_group(group: dict[str, Any]) -> dict[str, Any]:
+    """Numbers and flags of a parameter group, and how many tensors and elements it holds."""
+    plain: dict[str, Any] = {}
+    for name, value in group.items():
+        if name == "params":
+            continue
+        if isinstance(value, (tuple, list)) and all(isinstance(v, (int, float)) for v in value):
+            plain[name] = list(value)
+        elif isinstance(value, (bool, str)) or value is None:
+            plain[name] = value
+        elif (simple := number(value)) is not None and math.isfinite(simple):
+            plain[name] = simple
+    plain["tensors"] = len(group["params"])
+    plain["elements"] = sum(p.numel() for p in group["params"] if isinstance(p, torch.Tensor))
+    return plain

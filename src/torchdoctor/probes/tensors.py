@@ -1,0 +1,176 @@
+"""Gradients and weights: norms on many steps, all statistics on fewer, histograms rarely."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from torchdoctor import signals, stats
+from torchdoctor.facts import ParameterFact
+from torchdoctor.probes.context import Context
+
+HISTOGRAM_GROWTH = 2.0
+"""Histograms are taken at steps that double."""
+SPREAD_STEPS = frozenset((0, 1, 2, 5, 12, 20))
+"""Early steps at which the spread between units is measured; symmetric units show at once."""
+
+
+class TensorProbe:
+    """Reads p.grad and p of what an optimizer holds, at the moment of its update."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._histogram_at = 1.0
+        self._columns: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+
+    def chosen(self, key: str, optimizer: Optimizer) -> tuple[list[Tensor], tuple[str, ...]]:
+        """The parameters to measure, with their names."""
+        held = [p for g in optimizer.param_groups for p in g["params"]]
+        identity = tuple(map(id, held))
+        known = self._columns.get(key)
+        if known is None or known[0] != identity:
+            names = tuple(self._context.names.name_of(p) or "" for p in held)
+            known = self._columns[key] = (identity, names)
+        pairs = [(p, n) for p, n in zip(held, known[1], strict=True) if n and self._context.names.chosen(n)]
+        return [p for p, _ in pairs], tuple(n for _, n in pairs)
+
+    def forget_names(self) -> None:
+        """Parameters were renamed: a model was found."""
+        self._columns.clear()
+
+    def look_norms(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
+        """L2 norms of gradients by parameter, and their total."""
+        parameters, names = self.chosen(key, optimizer)
+        pairs = [(p.grad, n) for p, n in zip(parameters, names, strict=True) if p.grad is not None]
+        if not pairs:
+            return
+        step, record = self._context.step, self._context.record
+        columns = tuple(n for _, n in pairs)
+        total_key = key if many else ""
+
+        def arrived(norms: NDArray[Any]) -> None:
+            norms = norms.astype(np.float32) / scale
+            record.matrix(step, columns, {signals.GRADIENT_L2.name: norms})
+            record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(norms), total_key)
+
+        self._context.read(stats.norms([g for g, _ in pairs]), arrived)
+
+    def look_all(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
+        """Every statistic of gradients and weights."""
+        parameters, names = self.chosen(key, optimizer)
+        if not parameters:
+            return
+        step, record = self._context.step, self._context.record
+        total_key = key if many else ""
+        for parameter, name in zip(parameters, names, strict=True):
+            reason = stats.unsupported(parameter)
+            if reason:
+                self._context.unsupported[name] = reason
+        graded = [(p.grad, n) for p, n in zip(parameters, names, strict=True) if p.grad is not None]
+        if graded:
+            columns = tuple(n for _, n in graded)
+
+            def gradients(rows: NDArray[Any]) -> None:
+                rows = rescaled(rows, scale)
+                record.matrix(step, columns, split(rows, "gradient"))
+                self._report_nonfinite("gradient", columns, rows, step)
+                record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(rows[:, 0]), total_key)
+
+            self._context.read(stats.summarize([g for g, _ in graded]), gradients)
+
+        def weights(rows: NDArray[Any]) -> None:
+            record.matrix(step, names, split(rows.astype(np.float32), "weight"))
+            self._report_nonfinite("weight", names, rows, step)
+            record.scalar(signals.WEIGHT_GLOBAL_L2.name, step, total(rows[:, 0]), total_key)
+
+        self._context.read(stats.summarize([p.detach() for p in parameters]), weights)
+        if step in SPREAD_STEPS:
+            self._look_spread(parameters, names)
+        if step >= self._histogram_at or step == 0:
+            self._histogram_at = max(step * HISTOGRAM_GROWTH, 1.0)
+            self._look_histograms(parameters, names)
+
+    def _report_nonfinite(self, role: str, columns: tuple[str, ...], rows: NDArray[Any], step: int) -> None:
+        counts = rows[:, signals.STATISTICS.index("nonfinite")]
+        for i in np.flatnonzero(counts > 0):
+            self._context.nonfinite(role, columns[i], int(counts[i]), step)
+
+    def _look_spread(self, parameters: list[Tensor], names: tuple[str, ...]) -> None:
+        pairs = [(p, n) for p, n in zip(parameters, names, strict=True) if p.dim() >= 2 and p.grad is not None]
+        if not pairs:
+            return
+        step, record = self._context.step, self._context.record
+        columns = tuple(n for _, n in pairs)
+        spread = [stats.unit_spread(p.detach()) for p, _ in pairs]
+        gradient_spread = [stats.unit_spread(p.grad) for p, _ in pairs if p.grad is not None]
+
+        def arrived(both: NDArray[Any]) -> None:
+            both = both.astype(np.float32)
+            values = {signals.WEIGHT_UNIT_SPREAD.name: both[0], signals.GRADIENT_UNIT_SPREAD.name: both[1]}
+            record.matrix(step, columns, values)
+
+        self._context.read(torch.stack([torch.stack(spread), torch.stack(gradient_spread)]), arrived)
+
+    def _look_histograms(self, parameters: list[Tensor], names: tuple[str, ...]) -> None:
+        step, record = self._context.step, self._context.record
+        graded = [(p.grad, n) for p, n in zip(parameters, names, strict=True) if p.grad is not None]
+        for role, tensors, columns in (
+            ("gradient", [g for g, _ in graded], tuple(n for _, n in graded)),
+            ("weight", [p.detach() for p in parameters], names),
+        ):
+            if tensors:
+                self._context.read(
+                    stats.histograms(tensors),
+                    lambda counts, role=role, columns=columns: record.histogram(step, role, columns, counts),
+                )
+
+    def describe(self, orders: dict[str, int]) -> None:
+        """Write a fact for every named parameter; `orders` holds their places in the forward pass."""
+        for model_name, model in self._context.names.live_models():
+            types = {id(m): type(m).__name__ for m in model.modules()}
+            owners = {id(p): id(m) for m in model.modules() for p in m._parameters.values() if p is not None}
+            for parameter in model.parameters():
+                name = self._context.names.name_of(parameter)
+                if name is not None:
+                    owner = types.get(owners.get(id(parameter), 0), model_name)
+                    self._write_fact(parameter, name, owner, orders)
+        described = {id(p) for _, m in self._context.names.live_models() for p in m.parameters()}
+        for name, parameter in self._context.names.parameters():
+            if id(parameter) not in described:
+                self._write_fact(parameter, name, "", orders)
+
+    def _write_fact(self, parameter: Tensor, name: str, module_type: str, orders: dict[str, int]) -> None:
+        fact = ParameterFact(
+            name=name,
+            shape=list(parameter.shape),
+            dtype=str(parameter.dtype).removeprefix("torch."),
+            device=str(parameter.device),
+            module=name.rpartition(".")[0],
+            module_type=module_type,
+            order=orders.get(name),
+        )
+        self._context.record.fact(fact, self._context.step, name)
+
+
+def rescaled(rows: NDArray[Any], scale: float) -> NDArray[np.float32]:
+    """Statistics of gradients that still carry a scaler's factor, without it."""
+    rows = rows.astype(np.float32)
+    if scale != 1.0:
+        sized = [i for i, name in enumerate(signals.STATISTICS) if name in ("l2", "mean", "std", "absmax", "absmean")]
+        rows[:, sized] /= scale
+    return rows
+
+
+def split(rows_TK: NDArray[np.float32], role: str) -> dict[str, NDArray[np.float32]]:
+    return {f"{role}.{name}": rows_TK[:, k] for k, name in enumerate(signals.STATISTICS)}
+
+
+def total(norms_T: NDArray[Any]) -> float:
+    """The norm of all of them together, NaN where one was not measured being left out."""
+    known = norms_T[~np.isnan(norms_T)].astype(np.float64)
+    return float(np.sqrt((known**2).sum()))

@@ -1,0 +1,71 @@
+"""How much each weight changes in a step, relative to its size. Needs a copy of the weights, inside a budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchdoctor import signals, stats
+from torchdoctor.probes.context import Context
+
+FREE_DEVICE_FACTOR = 4
+"""On a device a copy is made only where this many times its size is free."""
+
+
+class UpdateProbe:
+    """`before` copies as many parameters as the budget holds, taking turns; `after` compares."""
+
+    def __init__(self, context: Context, budget_bytes: int) -> None:
+        self._context = context
+        self._budget = budget_bytes
+        self._turn = 0
+        self._copies: list[Tensor] = []
+        self._live: list[Tensor] = []
+        self._columns: tuple[str, ...] = ()
+
+    def before(self, parameters: list[Tensor], names: tuple[str, ...]) -> None:
+        self._copies, self._live, columns = [], [], []
+        if not parameters:
+            return
+        budget = self._available(parameters[0])
+        used = 0
+        for i in range(len(parameters)):
+            at = (self._turn + i) % len(parameters)
+            parameter = parameters[at]
+            size = parameter.numel() * parameter.element_size()
+            if stats.unsupported(parameter) is not None or not parameter.requires_grad:
+                continue
+            if used + size > budget:
+                self._turn = at
+                break
+            used += size
+            self._live.append(parameter.detach())
+            columns.append(names[at])
+        self._columns = tuple(columns)
+        self._copies = [p.clone() for p in self._live]
+
+    def _available(self, parameter: Tensor) -> int:
+        if parameter.device.type != "cuda":
+            return self._budget
+        reserved = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        free, _ = torch.cuda.mem_get_info()
+        return min(self._budget, (free + reserved) // FREE_DEVICE_FACTOR)
+
+    def after(self) -> None:
+        if not self._copies:
+            return
+        step, record, columns = self._context.step, self._context.record, self._columns
+        both = torch.stack([stats.change_norms(self._copies, self._live), stats.norms(self._copies)])
+        self._copies, self._live = [], []
+
+        def arrived(values: NDArray[Any]) -> None:
+            change, size = values.astype(np.float32)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = np.where(size > 0, change / size, np.where(change > 0, np.inf, 0.0)).astype(np.float32)
+            record.matrix(step, columns, {signals.UPDATE_RATIO.name: ratio})
+
+        self._context.read(both, arrived)

@@ -1,0 +1,121 @@
+"""Which parameters the loss reaches, an optimizer holds, a step changes, or something else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchdoctor import stats
+from torchdoctor.facts import WiringFact
+from torchdoctor.probes.context import Context
+
+NAMES_KEPT = 200
+UNREGISTERED_KEPT = 20
+
+
+class WiringProbe:
+    """Keeps what was ever seen of each parameter, by name; compares values by fingerprints."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._reached: set[str] = set()
+        self._first: dict[str, int] = {}
+        self._changed: set[str] = set()
+        self._after_step: dict[str, int] = {}
+        self._outside: set[str] = set()
+        self._frozen_changed: set[str] = set()
+        self._unregistered: dict[str, None] = {}
+        self._stepped: set[str] = set()
+
+    def graph_reached(self, leaves: list[Tensor], strays: dict[int, str]) -> None:
+        """Leaves found in the graph; `strays` are parameters of modules called but not registered."""
+        for leaf in leaves:
+            name = self._context.names.name_of(leaf)
+            if name is not None:
+                self._reached.add(name)
+            elif id(leaf) in strays and len(self._unregistered) < UNREGISTERED_KEPT:
+                self._unregistered[strays[id(leaf)]] = None
+
+    def gradients(self) -> None:
+        """After a backward: whoever has a gradient was reached."""
+        for name, parameter in self._context.names.parameters():
+            if parameter.grad is not None:
+                self._reached.add(name)
+
+    def before_step(self) -> None:
+        """Take fingerprints; what differs from the last one after a step was changed by somebody else."""
+        self._fingerprint(self._compare_before)
+
+    def after_step(self, key: str) -> None:
+        self._stepped.add(key)
+        self._fingerprint(self._compare_after)
+
+    def _fingerprint(self, use: Any) -> None:
+        named = [(n, p) for n, p in self._context.names.parameters() if stats.unsupported(p) is None and p.numel()]
+        if not named:
+            return
+        names = [n for n, _ in named]
+        frozen = {n for n, p in named if not p.requires_grad}
+        marks = torch.cat([stats.fingerprints(p.detach().reshape(1, -1)) for _, p in named])
+        self._context.read(marks, lambda values: use(names, frozen, values))
+
+    def _compare_before(self, names: list[str], frozen: set[str], values: NDArray[Any]) -> None:
+        for name, mark in zip(names, np.asarray(values).tolist(), strict=True):
+            self._first.setdefault(name, mark)
+            if self._after_step.get(name, mark) != mark:
+                (self._frozen_changed if name in frozen else self._outside).add(name)
+        self._after_step.clear()
+
+    def _compare_after(self, names: list[str], frozen: set[str], values: NDArray[Any]) -> None:
+        for name, mark in zip(names, np.asarray(values).tolist(), strict=True):
+            self._after_step[name] = mark
+            if self._first.get(name, mark) != mark:
+                (self._frozen_changed if name in frozen else self._changed).add(name)
+
+    def forget_marks(self) -> None:
+        """The next step is not watched: what it leaves behind is not to be compared."""
+        self._after_step.clear()
+
+    def renamed(self) -> None:
+        for seen in (self._reached, self._changed, self._outside, self._frozen_changed):
+            seen.clear()
+        self._first.clear()
+        self._after_step.clear()
+
+    def write(self, updates: int) -> None:
+        """The state of the wiring after so many updates."""
+        names = self._context.names
+        held = names.held()
+        named = list(names.parameters())
+        trainable = [(n, p) for n, p in named if p.requires_grad]
+        unheld = [n for n, p in trainable if id(p) not in held]
+        in_use = {id(p) for _, p in named}
+        stale = sum(
+            1
+            for _, optimizer in names.live_optimizers()
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is None and (id(p) not in in_use or (names.name_of(p) or "").startswith("optimizer"))
+        )
+        fact = WiringFact(
+            updates=updates,
+            total=len(named),
+            frozen=[n for n, p in named if not p.requires_grad][:NAMES_KEPT],
+            unheld=unheld[:NAMES_KEPT],
+            unreached=[n for n, p in trainable if n not in self._reached and held.get(id(p)) in self._stepped][
+                :NAMES_KEPT
+            ],
+            used=[n for n in unheld if n in self._reached][:NAMES_KEPT],
+            unregistered=list(self._unregistered),
+            stale=stale,
+            unchanged=[n for n, p in trainable if id(p) in held and n in self._first and n not in self._changed][
+                :NAMES_KEPT
+            ],
+            changed_outside=sorted(self._outside)[:NAMES_KEPT],
+            frozen_changed=sorted(self._frozen_changed)[:NAMES_KEPT],
+        )
+        self._context.record.fact(fact, self._context.step)
