@@ -1,0 +1,7 @@
+"""python -m torchdoctor"""
+
+from __future__ import annotations
+
+from torchdoctor.cli import main
+
+main()

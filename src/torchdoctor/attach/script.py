@@ -1,0 +1,224 @@
+"""Run the user's program in this process as python itself would, and say how it ended.
+
+It gets a fresh `__main__`, its own argv and first entry of sys.path; an uncaught exception is shown by
+sys.excepthook without our frames; threads that are not daemons are waited for. What python does at the very end
+(atexit handlers, dying by SIGINT after a Ctrl-C) is left to the interpreter, which comes after us.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader, SourcelessFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType, TracebackType
+
+from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
+from torchdoctor.errors import ScriptError, StopTraining
+
+FINISHED, CRASHED, INTERRUPTED = "finished", "crashed", "interrupted"
+"""How a run ended, in the words of the run directory."""
+
+INTERRUPTED_STATUS = 130
+"""What a shell shows for a process that SIGINT ended."""
+
+STARTUP_MODULES = frozenset(
+    (
+        *("abc", "builtins", "codecs", "encodings", "genericpath", "io", "marshal", "ntpath", "os", "posixpath"),
+        *("site", "sitecustomize", "stat", "sys", "time", "usercustomize", "zipimport"),
+    )
+)
+"""What python imports before any script: it never sees a file of such a name beside the script."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The exit status python would give, how it came to it, and what the finding said if one stopped it."""
+
+    status: int
+    how: str = FINISHED
+    stopped: str | None = None
+
+
+def execute(target: Target) -> Ending:
+    """Run the program to its end; ScriptError if a module cannot be found."""
+    interruption = _Interruption()
+    atexit.register(interruption.die, os.getpid())
+    main = _fresh_main()
+    sys.modules["__main__"] = main
+    sys.orig_argv = [sys.executable, *target.words]
+    _set_path(target)
+    try:
+        _run(target, main)
+        ending = Ending(0)
+    except SystemExit as leaving:
+        _refuse_if_not_found(target, leaving)
+        ending = _left(leaving)
+    except BaseException as error:
+        ending = _failed(error)
+    _wait_for_threads()
+    interruption.happened = ending.how == INTERRUPTED
+    return ending
+
+
+def _fresh_main() -> ModuleType:
+    main = ModuleType("__main__")
+    main.__loader__ = BuiltinImporter  # type: ignore[assignment]
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
+    main.__builtins__ = builtins  # type: ignore[attr-defined]
+    return main
+
+
+def _set_path(target: Target) -> None:
+    """Put the script's folder first on sys.path, in place of the entry that python made for torchdoctor."""
+    folders = {MODULE: os.getcwd, CODE: lambda: "", FOLDER: lambda: target.what}
+    first = folders.get(target.kind, lambda: str(Path(target.what).resolve().parent))()
+    if target.kind == FOLDER or not getattr(sys.flags, "safe_path", False):
+        sys.path[:1] = [first]
+        _forget_shadowed(first or ".")
+
+
+def _forget_shadowed(folder: str) -> None:
+    """Let the script import its own file where it has the name of a module that we imported before it."""
+    for name in [n for n in sys.modules if "." not in n and n not in STARTUP_MODULES]:
+        loaded = getattr(sys.modules[name], "__spec__", None)
+        if loaded is None or name == "torchdoctor" or loaded.origin in ("built-in", "frozen"):
+            continue
+        own = PathFinder.find_spec(name, [folder])
+        if own is None or own.loader is None or own.origin == loaded.origin:
+            continue
+        for gone in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
+            del sys.modules[gone]
+
+
+def _run(target: Target, main: ModuleType) -> None:
+    if target.kind in (MODULE, FOLDER):
+        module = target.what if target.kind == MODULE else "__main__"
+        sys.argv = ["-m" if target.kind == MODULE else target.what, *target.arguments]
+        runpy._run_module_as_main(module, target.kind == MODULE)  # type: ignore[attr-defined]
+        return
+    sys.argv = ["-c" if target.kind == CODE else target.what, *target.arguments]
+    code = _compile_text(target.what) if target.kind == CODE else _load_file(target.what, main)
+    exec(code, main.__dict__)
+
+
+def _compile_text(text: str) -> CodeType:
+    return compile(f"{text}\n", "<string>", "exec", dont_inherit=True)
+
+
+def _load_file(given: str, main: ModuleType) -> CodeType:
+    path = given if Path(given).is_absolute() else f"{Path.cwd()}{os.sep}{given}"
+    main.__file__ = path
+    main.__cached__ = None  # type: ignore[attr-defined]
+    if path.endswith(".pyc"):
+        sourceless = SourcelessFileLoader("__main__", path)
+        main.__loader__ = sourceless
+        return sourceless.get_code("__main__")  # type: ignore[return-value]
+    loader = SourceFileLoader("__main__", path)
+    main.__loader__ = loader
+    return compile(loader.get_data(path), path, "exec", dont_inherit=True)
+
+
+def _refuse_if_not_found(target: Target, leaving: SystemExit) -> None:
+    """What runpy says of a module that is not there comes as a SystemExit; here it is a usage error."""
+    error = leaving.__context__
+    if not isinstance(error, runpy._Error):  # type: ignore[attr-defined]
+        return
+    _, hint, name = str(error).partition("Try using ")
+    said = str(error.__cause__ or error).rstrip(".")
+    way_out = f"try {name.rstrip('.')}" if hint else "modules are looked for"
+    if not hint:
+        way_out += f" in the current folder ({Path.cwd()}) and among the installed packages"
+    words = target.words[:2] if target.kind == MODULE else target.words[:1]
+    raise ScriptError(f"cannot run {' '.join(words)}: {said}; {way_out}") from None
+
+
+def _left(leaving: SystemExit) -> Ending:
+    """What sys.exit(...) means: nothing is 0, a number is the status, anything else is said and is 1."""
+    code = leaving.code
+    if code is None:
+        return Ending(0)
+    if isinstance(code, int):
+        return Ending(int(code), FINISHED if int(code) == 0 else CRASHED)
+    if sys.stderr is not None:
+        print(code, file=sys.stderr, flush=True)
+    return Ending(1, CRASHED)
+
+
+def _failed(error: BaseException) -> Ending:
+    if isinstance(error, StopTraining):
+        return Ending(0, INTERRUPTED, str(error))
+    if _was_stopped_in_child(error):
+        return Ending(0, INTERRUPTED, str(error).rstrip().rpartition(f"{StopTraining.__name__}: ")[2])
+    leaving = _show(error.with_traceback(_without_our_frames(error.__traceback__)))
+    if leaving is not None:
+        return _left(leaving)
+    if isinstance(error, KeyboardInterrupt):
+        return Ending(INTERRUPTED_STATUS, INTERRUPTED)
+    return Ending(1, CRASHED)
+
+
+def _was_stopped_in_child(error: BaseException) -> bool:
+    """torch.multiprocessing.spawn hands on a child's exception as text."""
+    name = f"{StopTraining.__module__}.{StopTraining.__name__}: "
+    return type(error).__name__ == "ProcessRaisedException" and name in str(error)
+
+
+def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace
+
+
+def _show(error: BaseException) -> SystemExit | None:
+    """Show an uncaught exception as python does; a SystemExit that the user's hook raised comes back."""
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error  # type: ignore[attr-defined]
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as leaving:
+        return leaving
+    except BaseException as second:
+        second.__context__ = None
+        _print("Error in sys.excepthook:", second.with_traceback(_without_our_frames(second.__traceback__)))
+        _print("\nOriginal exception was:", error)
+    return None
+
+
+def _print(heading: str, error: BaseException) -> None:
+    if sys.stderr is not None:
+        print(heading, file=sys.stderr)
+        traceback.print_exception(type(error), error, error.__traceback__)
+
+
+def _wait_for_threads() -> None:
+    """What the interpreter does first when it ends, done earlier: atexit handlers and our verdict come after it."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException as error:
+        _print(f"Exception ignored in: {threading!r}", error.with_traceback(_without_our_frames(error.__traceback__)))
+
+
+class _Interruption:
+    """After a Ctrl-C python ends its own life by SIGINT, so that a shell sees it; so do we, last of all."""
+
+    def __init__(self) -> None:
+        self.happened = False
+
+    def die(self, pid: int) -> None:
+        if not self.happened or os.getpid() != pid:
+            return
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(pid, signal.SIGINT)

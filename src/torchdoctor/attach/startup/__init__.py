@@ -1,0 +1,1 @@
+"""The folder that goes on the PYTHONPATH of commands under `torchdoctor run --`."""

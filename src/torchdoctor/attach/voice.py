@@ -1,0 +1,40 @@
+"""What torchdoctor says while a script runs: whole lines on the standard error, and never an exception."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+from torchdoctor.findings import Finding
+
+CLEAR_LINE = "\r\x1b[2K"
+"""Wipes what a progress bar has drawn on the terminal's current line; the bar draws itself again."""
+
+
+def say(text: str) -> None:
+    """One line, in the stream that was the standard error before the script could replace it."""
+    stream = sys.__stderr__
+    if stream is None:
+        return
+    line = f"torchdoctor: {_one_line(text)}"
+    with contextlib.suppress(Exception):
+        if _bars_are_drawn():
+            sys.modules["tqdm"].tqdm.write(line, file=stream)
+        else:
+            stream.write(f"{CLEAR_LINE if stream.isatty() else ''}{line}\n")
+        stream.flush()
+
+
+def announce(finding: Finding) -> None:
+    """A finding in a run that still trains."""
+    at = f"step {finding.first_step:,}: " if finding.first_step is not None else ""
+    say(f"{at}{finding.severity.value}: {finding.title} ({finding.name})")
+
+
+def _one_line(text: str) -> str:
+    return "".join(c for c in " ".join(text.split()) if c.isprintable())
+
+
+def _bars_are_drawn() -> bool:
+    bars = getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", None)
+    return bool(bars)

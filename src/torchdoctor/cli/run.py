@@ -1,0 +1,117 @@
+"""torchdoctor run: the user's own script, as it is, and a verdict at the end.
+
+What the script does, prints and returns is its own; our words go to the standard error. Until the script imports
+torch, nothing is imported here that could change what it does: no torch, no numpy, no rich.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchdoctor.attach.launcher import make_name, speaks
+from torchdoctor.attach.options import RUNS_FOLDER, Options
+from torchdoctor.attach.target import read_target
+from torchdoctor.cli.running import Request, perform
+from torchdoctor.cli.wishes import check_folder, check_json, read_names, read_run_name, read_severity
+from torchdoctor.errors import TorchdoctorError
+
+WORDS_KEY = "torchdoctor.words"
+
+
+class RunCommand(click.Command):
+    """Its own options end where the script begins; everything after that is the script's."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "SCRIPT | -m MODULE | -c CODE | -- COMMAND", "[ARGUMENTS]..."]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours, words, after_dashes = self._split(args)
+        ctx.meta[WORDS_KEY] = (words, after_dashes)
+        return super().parse_args(ctx, ours)
+
+    def _split(self, args: Sequence[str]) -> tuple[list[str], list[str], bool]:
+        options = [p for p in self.params if isinstance(p, click.Option)]
+        valued = {name for option in options if not option.is_flag for name in option.opts}
+        i = 0
+        while i < len(args):
+            word = args[i]
+            if word == "--":
+                return list(args[:i]), list(args[i + 1 :]), True
+            if word == "-" or not word.startswith("-") or word[:2] in ("-m", "-c"):
+                return list(args[:i]), list(args[i:]), False
+            i += 2 if word in valued else 1
+        return list(args), [], False
+
+
+@click.command(
+    cls=RunCommand,
+    epilog="Under torchrun: torchrun ... -m torchdoctor run train.py, or torchdoctor run -- torchrun ... train.py. "
+    "TORCHDOCTOR_DISABLE=1 runs the script as if torchdoctor were not there.",
+)
+@click.option("--out", metavar="DIR", default=RUNS_FOLDER, show_default=True, help="Folder that runs go to.")
+@click.option("--name", metavar="NAME", help="The run's name in it; by default the script's and the time.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the verdict as JSON, too.")
+@click.option("--quiet", is_flag=True, help="Say one line if something is wrong, else nothing.")
+@click.option("--live", is_flag=True, help="Say findings while it trains.")
+@click.option("--fail-on", metavar="SEVERITY", help="Exit with 3 on a finding: error, warning or info.")
+@click.option("--stop-on", metavar="NAME", multiple=True, help="End the run on this diagnosis; may be repeated.")
+@click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 on a GPU, 0.03 on a CPU.")
+@click.option("--modules", metavar="GLOB", multiple=True, help="Measure these modules only; may be repeated.")
+@click.option("--every-step", is_flag=True, help="Take every signal on every step, whatever it costs.")
+@click.pass_context
+def command(ctx: click.Context, /, **wishes: Any) -> None:
+    """Run your training script as it is, and get a verdict.
+
+    The script keeps its arguments, its output and its exit status.
+    """
+    try:
+        words, after_dashes = ctx.meta[WORDS_KEY]
+        request = read_request(words, after_dashes, **wishes)
+        status = perform(request)
+    except TorchdoctorError:
+        if speaks():
+            raise
+        status = 2
+    sys.exit(status)
+
+
+def read_request(
+    words: Sequence[str],
+    after_dashes: bool,
+    *,
+    out: str,
+    name: str | None,
+    json_file: str | None,
+    quiet: bool,
+    live: bool,
+    fail_on: str | None,
+    stop_on: Sequence[str],
+    overhead: float | None,
+    modules: Sequence[str],
+    every_step: bool,
+) -> Request:
+    """Check everything the user asked for before the script starts; UsageError says what is wrong with it."""
+    target = read_target(words, after_dashes=after_dashes)
+    severity = read_severity(fail_on)
+    folder = check_folder(Path(out).absolute())
+    options = Options(
+        out=str(folder),
+        name=read_run_name(name) if name is not None else make_name(target.stem),
+        overhead=overhead,
+        modules=tuple(modules) or ("*",),
+        every_step=every_step,
+        live=live,
+        stop_on=read_names(stop_on),
+    )
+    return Request(
+        target=target,
+        options=options,
+        json=check_json(json_file) if json_file is not None else None,
+        quiet=quiet,
+        fail_on=severity,
+    )

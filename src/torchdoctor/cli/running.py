@@ -1,0 +1,181 @@
+"""One `torchdoctor run`, from the attachment to the exit status."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torchdoctor.attach.attachment import Attachment
+from torchdoctor.attach.children import follow, is_disabled, watch_for_exec
+from torchdoctor.attach.launcher import launch, speaks
+from torchdoctor.attach.options import Options
+from torchdoctor.attach.script import CRASHED, Ending, execute
+from torchdoctor.attach.target import COMMAND, Target
+from torchdoctor.attach.voice import announce, say
+from torchdoctor.errors import TorchdoctorError
+from torchdoctor.findings import Severity, Verdict
+
+if TYPE_CHECKING:
+    from torchdoctor.run import Run
+
+USAGE_STATUS = 2
+FOUND_STATUS = 3
+
+CHILD_SECONDS = 1.0
+"""Processor time of child processes above which one of them may have trained: python with torch takes longer."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, checked."""
+
+    target: Target
+    options: Options
+    json: Path | None = None
+    quiet: bool = False
+    fail_on: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is left of a run that trained."""
+
+    verdict: Verdict
+    run: Run | None
+    directory: Path
+
+
+def perform(request: Request) -> int:
+    """Run it, tell the verdict, and give the exit status."""
+    if is_disabled():
+        run = launch(request.target, None) if request.target.kind == COMMAND else execute(request.target)
+        return run.status
+    if request.target.kind == COMMAND:
+        ending = launch(request.target, request.options)
+        return Conclusion(request, ending, None).status()
+    attachment = Attachment(request.options, on_finding=announce if request.options.live and speaks() else None)
+    attachment.begin()
+    follow(request.options)
+    watch_for_exec(lambda: _warn_of_exec(request, attachment))
+    ending = execute(request.target)
+    return Conclusion(request, ending, attachment).status() if attachment.is_here else ending.status
+
+
+def _warn_of_exec(request: Request, attachment: Attachment) -> None:
+    if attachment.is_here and speaks():
+        say(
+            "the script replaces itself by another program (os.exec), which ends the record of it; to follow that "
+            f"program, too: {_as_command(request)}"
+        )
+
+
+def _as_command(request: Request) -> str:
+    python = "python" if shutil.which("python") == sys.executable else sys.executable
+    return f"torchdoctor run -- {shlex.join([python, *request.target.words])}"
+
+
+class Conclusion:
+    """What is said and returned once the script has ended. `attachment` is None for a command."""
+
+    def __init__(self, request: Request, ending: Ending, attachment: Attachment | None) -> None:
+        self.request = request
+        self.ending = ending
+        self.attachment = attachment
+        self.problem: str | None = None
+
+    def status(self) -> int:
+        """Close the record and tell it; nothing that goes wrong in here changes how the script ended."""
+        try:
+            record = self._collect()
+            if not speaks():
+                return self.ending.status
+            return self._tell(record) if record is not None else self._tell_of_nothing()
+        except KeyboardInterrupt:
+            return self.ending.status
+        except TorchdoctorError as error:
+            say(str(error))
+        except Exception as error:
+            say(f"the verdict could not be told ({type(error).__name__}: {error}); please report this")
+        return self.ending.status or USAGE_STATUS
+
+    def _collect(self) -> Record | None:
+        if self.attachment is not None:
+            verdict = self.attachment.finish(self.ending.how)
+            session = self.attachment.session
+            if verdict is not None and session is not None and session.directory is not None:
+                return Record(verdict, _read(session.directory), session.directory)
+        options = self.request.options
+        directory = options.directory(options.name or "")
+        if not speaks() or not directory.is_dir():
+            return None
+        from torchdoctor.engine import examine
+
+        run = _read(directory)
+        return Record(examine(run), run, directory)
+
+    def _tell(self, record: Record) -> int:
+        if self.ending.stopped is not None:
+            say(f"stopped, as --stop-on asked: {self.ending.stopped}")
+        if self.request.json is not None:
+            from torchdoctor.report import json
+
+            json.write(record.verdict, self.request.json)
+        if not self.request.quiet:
+            from torchdoctor.report.terminal import print_verdict
+
+            print_verdict(record.verdict, record.run, directory=record.directory, file=sys.__stderr__)
+        elif not record.verdict.healthy:
+            first = record.verdict.findings[0]
+            say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
+        return self._status_by(record.verdict)
+
+    def _status_by(self, verdict: Verdict) -> int:
+        wanted = self.request.fail_on
+        if self.ending.status == 0 and wanted and any(f.severity.at_least(wanted) for f in verdict.findings):
+            return FOUND_STATUS
+        return self.ending.status
+
+    def _tell_of_nothing(self) -> int:
+        say(f"{self._why_nothing()} {self._way_out()}")
+        return self.ending.status or USAGE_STATUS
+
+    def _why_nothing(self) -> str:
+        attachment = self.attachment
+        if attachment is None:
+            return "no python process that the command started made a backward pass or an optimizer step."
+        if attachment.problem is not None:
+            return (
+                f"torchdoctor could not follow the script ({attachment.problem}); the script itself was not affected."
+            )
+        if self.ending.how == CRASHED:
+            return "the script failed before its first backward or optimizer step: nothing to diagnose."
+        if not attachment.saw_torch:
+            return "the script ended without importing torch: nothing to diagnose."
+        return "the script ended without a single backward or optimizer step: nothing to diagnose."
+
+    def _way_out(self) -> str:
+        if self.attachment is None:
+            return (
+                "Processes are followed where python is torchdoctor's own and was not started with -I, -E or -S; "
+                "try torchdoctor run on the training script itself."
+            )
+        if self.attachment.problem is not None:
+            return "Please report this."
+        used = os.times()
+        seconds = used.children_user + used.children_system
+        if seconds > CHILD_SECONDS:
+            return f"Its child processes worked for {seconds:.0f} s; if one of them trains, use {_as_command(self.request)}"
+        if self.ending.how == CRASHED:
+            return "Its own error is above."
+        return f"If it trains in a child process started with subprocess, use {_as_command(self.request)}"
+
+
+def _read(directory: Path) -> Run:
+    from torchdoctor.store.reader import open_run
+
+    return open_run(directory)
