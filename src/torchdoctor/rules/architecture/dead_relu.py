@@ -1,0 +1,175 @@
+"""Most units of a ReLU layer give zero for every sample, and cannot come back.
+
+## What it means
+A ReLU whose input is negative for every sample outputs zero and passes no gradient. Such a unit is dead: nothing that
+reaches it can change the weights that keep it negative. If most of a layer is dead, the layers before it are cut off
+from the loss, and the model's output hardly depends on its input.
+
+## Why it happens
+- One or a few steps that were too large pushed the biases far below zero (a too high learning rate, a spike).
+- Biases or weights were initialised negative, or the inputs are large and of one sign.
+- A long stack without normalisation, whose activations drift.
+
+## How it is detected
+For every ReLU-like activation the share of units that were zero for every sample of every batch in the recent window is
+recorded. By chance alone about half of a deep layer's units may be off for all samples of a fresh network, so the bar
+is half plus three standard deviations of that chance, and at least 60 %. It has to be passed in the last half of the
+looks. It counts as a fault where the units were dead before the loss had fallen, or where the loss goes nowhere;
+units that fall silent in a model that learns well are information only: sparse codes look like that.
+
+## How to fix it
+Lower the learning rate or warm it up; start biases at zero and weights by Kaiming; normalise inputs; use LeakyReLU or
+GELU, which let some gradient through. Dead units do not recover by training on.
+
+## Known false alarms
+Units that react to rare inputs look dead if the window of batches is small. A layer that is meant to be sparse is
+reported as information at most, as long as the loss falls.
+
+## References
+Maas, Hannun, Ng, "Rectifier nonlinearities improve neural network acoustic models", 2013.
+Lu et al., "Dying ReLU and initialization: theory and numerical examples", 2019.
+He et al., "Delving deep into rectifiers", 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
+from torchdoctor.rules import curves
+from torchdoctor.rules.loss_curve import STUCK, broken_at, loss_curve
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run, Trace
+from torchdoctor.signals import ACTIVATION
+
+DEAD = ACTIVATION["dead"]
+
+RULE = Rule(
+    code="A003",
+    name="dead-relu",
+    family="architecture",
+    needs=(DEAD,),
+    explains=(
+        "vanishing-gradients",
+        "learning-rate-too-low",
+        "plateau-or-saddle",
+        "underfitting",
+        "capacity-too-low",
+        "majority-class-collapse",
+        "representation-collapse",
+    ),
+)
+
+LEAST = 0.6
+CHANCE = 0.5
+"""In a deep fresh net samples become alike, and the sign of a unit's input is one coin for all of them."""
+SIGMAS = 3.0
+CUT = 0.98
+"""Hardly a unit is left: the layer passes next to nothing."""
+MIN_LOOKS = 3
+LEARNED = 0.3
+"""A loss that lost a third of its start belongs to a model that learns with the units it has left."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    name: str
+    share: float
+    """dead at the end (median over the last half of the looks)"""
+    onset: int
+    """first step from which on it stayed above the bar"""
+    bar: float
+    trace: Trace
+
+
+def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    until, trace = broken_at(run), run.matrix(DEAD)
+    if until is not None:
+        trace = trace.between(0, until - 1)
+    if len(trace) < MIN_LOOKS:
+        return
+    layers = [layer for name in trace.columns if (layer := _dead(run, name, trace.column(name)))]
+    if layers:
+        yield _finding(run, layers)
+        return
+    last = trace.values[len(trace) // 2 :]
+    if np.isfinite(last).any():
+        most = float(np.nanmax(np.nanmedian(last[:, np.isfinite(last).any(axis=0)], axis=0)))
+        yield RuledOut(RULE.name, f"at most {most:.0%} of a layer's units are dead", DEAD.name, most)
+
+
+def _dead(run: Run, name: str, trace: Trace) -> Layer | None:
+    finite = np.isfinite(trace.values)
+    steps, values = trace.steps[finite], trace.values[finite]
+    if len(values) < MIN_LOOKS:
+        return None
+    module = run.modules.get(name)
+    units = module.units if module and module.units else 0
+    bar = max(LEAST, CHANCE + SIGMAS * math.sqrt(CHANCE * (1 - CHANCE) / units)) if units else 0.9
+    late = values[len(values) // 2 :]
+    if bar > 1 or not np.all(late >= bar):
+        return None
+    below = np.flatnonzero(values < bar)
+    onset = int(steps[below[-1] + 1]) if len(below) else int(steps[0])
+    return Layer(name, float(np.median(late)), onset, bar, trace)
+
+
+def _judge(run: Run, layers: list[Layer]) -> tuple[Severity, float]:
+    loss = loss_curve(run)
+    if loss is None:
+        return Severity.INFO, 0.5
+    worst = max(layer.share for layer in layers)
+    early = min(layer.onset for layer in layers)
+    if loss.stuck:
+        return Severity.ERROR if worst >= CUT else Severity.WARNING, 0.9
+    if loss.fell >= LEARNED and loss.fell_until(early) >= STUCK:
+        return Severity.INFO, 0.6
+    return (Severity.WARNING, 0.8) if early <= _begin(run) or loss.fell < LEARNED else (Severity.INFO, 0.6)
+
+
+def _begin(run: Run) -> int:
+    """The first tenth of the run: what is dead by then did not come from learning."""
+    return max(10, run.steps // 10)
+
+
+def _finding(run: Run, layers: list[Layer]) -> Finding:
+    worst = max(layers, key=lambda layer: layer.share)
+    severity, confidence = _judge(run, layers)
+    onset = min(layer.onset for layer in layers)
+    evidence = [
+        Evidence(
+            f"{layer.name}: {layer.share:.0%} of its units gave zero for every sample in the recent batches",
+            DEAD.name,
+            layer.share,
+            layer.bar,
+            spark=curves.spark(layer.trace.values),
+        )
+        for layer in sorted(layers, key=lambda layer: -layer.share)[:3]
+    ]
+    loss = loss_curve(run)
+    if loss is not None and len(loss.curve):
+        text = f"the loss went from {curves.figure(loss.begin)} to {curves.figure(loss.end)}"
+        evidence.append(Evidence(text, value=loss.fell, spark=loss.spark))
+    from_start = onset <= _begin(run)
+    cause = "from the first steps on" if from_start else f"since step {onset}"
+    return RULE.finding(
+        severity=severity,
+        confidence=confidence,
+        title=f"{worst.share:.0%} of the units in {worst.name} are dead {cause}",
+        summary=f"{len(layers)} ReLU layer{'s' * (len(layers) != 1)} mostly output zero whatever the input, and what "
+        "is zero passes no gradient, so these units cannot recover.",
+        where=[Place(module=layer.name) for layer in layers[:3]],
+        first_step=onset,
+        evidence=evidence,
+        fix=Fix(
+            "Start biases at zero and weights by Kaiming, check the inputs' scale, or use an activation that leaks."
+            if from_start
+            else "Lower the learning rate or warm it up, or use an activation that leaks.",
+            "nn.LeakyReLU(0.01)  # instead of nn.ReLU()",
+        ),
+        symptoms=("stuck-at-chance", "flat-from-start") if loss is not None and loss.stuck else (),
+    )

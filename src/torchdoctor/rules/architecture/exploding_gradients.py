@@ -1,0 +1,250 @@
+"""Gradients grow by orders of magnitude with depth, along a sequence, or all at once in training.
+
+## What it means
+Backpropagation multiplies the gradient by every layer's (or time step's) derivative. If these factors are above one,
+the product grows exponentially. One such gradient throws the weights far away from anything useful; a few more, and
+the loss is NaN.
+
+## Why it happens
+- Recurrent weights with a gain above one and long sequences: the same factor, once per time step.
+- Deep stacks without normalisation whose layers amplify a little each.
+- No clipping where single batches meet a cliff in the loss surface.
+
+## How it is detected
+Either over depth: from the first looks on, the root mean square of the gradient rises by a factor of 1000 or more from
+the late layers back to the early ones, in the order of depth and spread over the layers, and training is harmed (the
+loss does not fall, turns non-finite, or an update is larger than the weights). Or over training, in recurrent models
+only: the gradient norm before clipping jumps to a hundred times its own history, the update that followed was not
+clipped, the updates before it were small (so the learning rate was not to blame), and the loss is worse afterwards or
+non-finite. Jumps in other models are left to the rules on learning rate and data.
+
+## How to fix it
+Clip the gradient norm before the step. For sequences: truncate backpropagation, use an LSTM or GRU, start the recurrent
+matrix orthogonal. For depth: normalisation, skip connections, an initialisation that keeps the scale (Kaiming, Xavier).
+
+## Known false alarms
+A single corrupt batch can look like an explosion in a recurrent model; look at the samples of that step as well.
+
+## References
+Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013.
+Bengio, Simard, Frasconi, "Learning long-term dependencies with gradient descent is difficult", 1994.
+Poole et al., "Exponential expressivity in deep neural networks through transient chaos", 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
+from torchdoctor.rules import curves, movement
+from torchdoctor.rules.architecture.depth import Layer, Profile, hidden, is_recurrent, profile, stacks
+from torchdoctor.rules.loss_curve import broken_at, loss_curve
+from torchdoctor.rules.places import call_places, receiver
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO
+
+RULE = Rule(
+    code="A002",
+    name="exploding-gradients",
+    family="architecture",
+    needs=(GRADIENT_L2,),
+    explains=(
+        "nonfinite-parameters",
+        "learning-rate-too-high",
+        "learning-rate-oscillation",
+        "dead-relu",
+        "saturated-activations",
+        "clipping-too-tight",
+        "half-precision-overflow",
+        "loss-scale-collapse",
+        "weight-norm-growth",
+    ),
+)
+
+RISE = 1e3
+"""Early over late gradient. Convolutions see many positions, so a factor of 30 towards the input is usual."""
+ORDER = -0.8
+MIN_HIDDEN = 4
+EARLY_LOOKS = 10
+"""Before training has changed the picture, or ended it."""
+JUMP = 100.0
+"""Over the median of all looks before. Healthy recurrent nets scatter within a factor of 10 (Pascanu et al., 2013)."""
+MIN_HISTORY = 8
+CALM = 0.05
+"""Relative update before the jump: a twentieth of the weights a step is already fast, above it the rate is suspect."""
+WORSE = 1.2
+SHARE_OF_WEIGHTS = 1.0
+"""An update as large as the weights it changes."""
+
+
+@dataclass(frozen=True)
+class Jump:
+    step: int
+    norm: float
+    usual: float
+    norms: curves.Curve
+
+
+def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    found = False
+    for layers in stacks(run):
+        rise = _rise(run, layers)
+        if rise is not None and (harm := _harm(run)):
+            found = True
+            yield _over_depth(run, rise, harm)
+            continue
+        recurrent = tuple(layer for layer in layers if is_recurrent(layer))
+        jump = _jump(run) if recurrent else None
+        if jump is not None and (harm := _harm_after(run, jump.step)):
+            found = True
+            yield _over_training(run, recurrent, jump, harm)
+    if not found and broken_at(run) is None:
+        norms = _norms(run)
+        if len(norms) >= MIN_HISTORY and norms.broke_at is None:
+            ratio = float(norms.values.max() / max(np.median(norms.values), 1e-30))
+            if ratio < JUMP / 10:
+                text = f"the largest gradient norm is {ratio:.1f} times the median"
+                yield RuledOut(RULE.name, text, GRADIENT_GLOBAL_L2.name, ratio)
+
+
+def _rise(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
+    """The hidden layers' gradients where they grow towards the input, else None."""
+    until = broken_at(run)
+    found = profile(run.matrix(GRADIENT_L2), layers, None if until is None else max(until, 1), EARLY_LOOKS)
+    if found is None or len(found) < MIN_HIDDEN + 1:
+        return None
+    inner = hidden(found)
+    return inner if 0 < inner.fall <= 1 / RISE and inner.order <= ORDER and inner.gradual else None
+
+
+def _harm(run: Run) -> str | None:
+    broke, loss = broken_at(run), loss_curve(run)
+    if broke is not None:
+        return f"the loss or the weights are no longer finite from step {broke} on"
+    if loss is not None and loss.stuck:
+        return f"the loss does not fall ({curves.figure(loss.begin)} to {curves.figure(loss.end)})"
+    updates = run.matrix(UPDATE_RATIO).first(EARLY_LOOKS).values
+    largest = float(np.nanmax(updates)) if np.isfinite(updates).any() else 0.0
+    if largest >= SHARE_OF_WEIGHTS:
+        return f"an update changes a layer by {largest:.1f} times its own size"
+    return None
+
+
+def _norms(run: Run) -> curves.Curve:
+    """Norm before clipping where it is known, else of the gradient as applied."""
+    keys = run.keys(GRADIENT_GLOBAL_L2)
+    clip = curves.read(run.scalar(CLIP_NORM))
+    if len(clip) or clip.broke_at is not None:
+        return clip
+    return (
+        curves.read(run.scalar(GRADIENT_GLOBAL_L2, keys[0])) if len(keys) == 1 else curves.read(run.scalar(CLIP_NORM))
+    )
+
+
+def _jump(run: Run) -> Jump | None:
+    """The first look whose norm stands far above all history and was applied unclipped."""
+    if run.has(CLIP_NORM):
+        return None
+    norms = _norms(run)
+    values = norms.values
+    for i in range(MIN_HISTORY, len(values)):
+        usual = float(np.median(values[:i]))
+        if values[i] >= JUMP * usual > 0 and _was_calm(run, int(norms.steps[i])):
+            return Jump(int(norms.steps[i]), float(values[i]), usual, norms)
+    broke = norms.broke_at
+    if broke is not None and int((norms.steps < broke).sum()) >= MIN_HISTORY and _was_calm(run, broke):
+        return Jump(broke, float("inf"), float(np.median(values[norms.steps < broke])), norms)
+    return None
+
+
+def _was_calm(run: Run, step: int) -> bool:
+    moved = movement.read(run)
+    if moved is None:
+        return False
+    before = moved.until(step - 1).middle_S
+    before = before[np.isfinite(before)]
+    return bool(len(before)) and float(np.median(before)) < CALM
+
+
+def _harm_after(run: Run, step: int) -> str | None:
+    broke, loss = broken_at(run), loss_curve(run)
+    if broke is not None and broke >= step:
+        return f"the loss or the weights are no longer finite from step {broke} on"
+    if loss is None:
+        return None
+    before = loss.curve.values[loss.curve.steps < step][-50:]
+    after = loss.curve.values[loss.curve.steps > step][:50]
+    if len(before) >= 3 and len(after) >= 3 and np.median(after) > WORSE * np.median(before) > 0:
+        return f"the loss went from {np.median(before):.3g} before the jump to {np.median(after):.3g} after it"
+    return None
+
+
+def _over_depth(run: Run, rise: Profile, harm: str) -> Finding:
+    first, last = rise.layers[0], rise.layers[-1]
+    factor = 1 / rise.fall
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.9,
+        title=f"gradients grow by a factor of {curves.figure(factor)} from {last.name} back to {first.name}",
+        summary=f"Each of {len(rise)} layers amplifies the gradient on its way back, so the first ones get updates "
+        "that tear them apart.",
+        where=[Place(module=layer.module, parameter=layer.name) for layer in rise.layers[:2]],
+        evidence=[
+            Evidence(
+                f"gradient of {first.name} (root mean square): {rise.values[0]:.1e}; "
+                f"of {last.name}: {rise.values[-1]:.1e}",
+                GRADIENT_L2.name,
+                factor,
+                RISE,
+                spark=tuple(float(v) for v in np.log10(np.maximum(rise.values, 1e-45))),
+            ),
+            Evidence(harm),
+        ],
+        fix=Fix(
+            "Start the layers so that they keep the scale, and add normalisation; clip until that is done.",
+            "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        ),
+        symptoms=("diverging", "nan-later"),
+    )
+
+
+def _over_training(run: Run, recurrent: tuple[Layer, ...], jump: Jump, harm: str) -> Finding:
+    step = receiver(run, "step", "optimizer")
+    bound = curves.figure(2 * jump.usual)
+    size = (
+        "overflowed" if not np.isfinite(jump.norm) else f"jumped to {jump.norm / jump.usual:.0f} times its usual size"
+    )
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.85,
+        title=f"the gradient {size} at step {jump.step}, and nothing clipped it",
+        summary=f"In a recurrent model ({recurrent[0].module or recurrent[0].module_type}) the gradient grew over the "
+        "time steps until one update threw the weights off.",
+        where=[
+            *(Place(module=layer.module, parameter=layer.name) for layer in recurrent[:1]),
+            *call_places(run, "step"),
+        ],
+        first_step=jump.step,
+        evidence=[
+            Evidence(
+                f"gradient norm at step {jump.step}: {curves.figure(jump.norm)}, median before it: "
+                f"{curves.figure(jump.usual)}",
+                GRADIENT_GLOBAL_L2.name,
+                jump.norm / jump.usual,
+                JUMP,
+                spark=curves.spark(np.log10(np.maximum(jump.norms.values, 1e-30))),
+            ),
+            Evidence("the updates before it were small, so the learning rate alone does not explain it"),
+            Evidence(harm),
+        ],
+        fix=Fix(
+            "Clip the gradient norm before the step, somewhat above its usual size.",
+            f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm={bound})\n{step}.step()",
+        ),
+        symptoms=("nan-later", "diverging", "spikes"),
+    )
