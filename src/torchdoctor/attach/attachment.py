@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
@@ -21,7 +21,7 @@ class Session(Protocol):
 
     directory: Path | None
 
-    def finish(self, status: str) -> Verdict | None: ...
+    def finish(self, status: str, exception: dict[str, Any] | None = None) -> Verdict | None: ...
 
 
 class Attachment:
@@ -57,7 +57,7 @@ class Attachment:
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
 
-    def finish(self, how: str) -> Verdict | None:
+    def finish(self, how: str, exception: dict[str, Any] | None = None) -> Verdict | None:
         """Close the record; the verdict if this process trained and had not finished before."""
         if not (self.is_here and self._open):
             return None
@@ -65,7 +65,7 @@ class Attachment:
         if self.session is None:
             return None
         try:
-            return self.session.finish(how)
+            return self.session.finish(how, exception=exception)
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
             return None

@@ -19,7 +19,7 @@ from typing import Any
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import DISABLE_KEY, ENVIRONMENT_KEY, Options
-from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED
+from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED, describe_error
 from torchdoctor.attach.voice import announce, say
 from torchdoctor.errors import StopTraining
 
@@ -135,7 +135,13 @@ def _finish_with_process(attachment: Attachment) -> None:
 
 
 def _finish_by_exception(attachment: Attachment) -> None:
-    attachment.finish(_how(sys.exc_info()[1]))
+    _finish(attachment, sys.exc_info()[1])
+
+
+def _finish(attachment: Attachment, error: BaseException | None) -> None:
+    how = _how(error)
+    told = describe_error(error) if error is not None and how == CRASHED else None
+    attachment.finish(how, told)
 
 
 def _how(error: BaseException | None) -> str:
@@ -150,7 +156,7 @@ def join_command(_torch: ModuleType) -> None:
         return
     options = Options.from_json(os.environ[ENVIRONMENT_KEY])
     attachment = _attach(options)
-    atexit.register(lambda: attachment.finish(_how(getattr(sys, "last_value", None))))
+    atexit.register(lambda: _finish(attachment, getattr(sys, "last_value", None)))
     if options.stop_on:
         sys.excepthook = functools.partial(_leave_quietly, sys.excepthook)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
+from typing import Any
 
 from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
 from torchdoctor.errors import ScriptError, StopTraining
@@ -28,6 +29,9 @@ FINISHED, CRASHED, INTERRUPTED = "finished", "crashed", "interrupted"
 
 INTERRUPTED_STATUS = 130
 """What a shell shows for a process that SIGINT ended."""
+
+MESSAGE_LIMIT = 2000
+"""Characters of an exception's message that are kept."""
 
 STARTUP_MODULES = frozenset(
     (
@@ -45,6 +49,8 @@ class Ending:
     status: int
     how: str = FINISHED
     stopped: str | None = None
+    exception: dict[str, Any] | None = None
+    """of a crash: type, message, and file and line of the user's innermost frame"""
 
 
 def execute(target: Target) -> Ending:
@@ -79,7 +85,7 @@ def _fresh_main() -> ModuleType:
 
 def _set_path(target: Target) -> None:
     """Put the script's folder first on sys.path, in place of the entry that python made for torchdoctor."""
-    folders = {MODULE: os.getcwd, CODE: lambda: "", FOLDER: lambda: target.what}
+    folders = {MODULE: os.getcwd, CODE: lambda: "", FOLDER: lambda: _spell(target.what)}
     first = folders.get(target.kind, lambda: str(Path(target.what).resolve().parent))()
     if target.kind == FOLDER or not getattr(sys.flags, "safe_path", False):
         sys.path[:1] = [first]
@@ -114,8 +120,13 @@ def _compile_text(text: str) -> CodeType:
     return compile(f"{text}\n", "<string>", "exec", dont_inherit=True)
 
 
+def _spell(path: str) -> str:
+    """An absolute path as python spells it: what was given stays as it was, "./" and all."""
+    return path if Path(path).is_absolute() else f"{Path.cwd()}{os.sep}{path}"
+
+
 def _load_file(given: str, main: ModuleType) -> CodeType:
-    path = given if Path(given).is_absolute() else f"{Path.cwd()}{os.sep}{given}"
+    path = _spell(given)
     main.__file__ = path
     main.__cached__ = None  # type: ignore[attr-defined]
     if path.endswith(".pyc"):
@@ -163,7 +174,18 @@ def _failed(error: BaseException) -> Ending:
         return _left(leaving)
     if isinstance(error, KeyboardInterrupt):
         return Ending(INTERRUPTED_STATUS, INTERRUPTED)
-    return Ending(1, CRASHED)
+    return Ending(1, CRASHED, exception=describe_error(error))
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """An exception as run.json keeps it."""
+    from torchdoctor.attach.places import is_user_file
+
+    told: dict[str, Any] = {"type": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT]}
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if is_user_file(frame.f_code.co_filename):
+            told.update(file=frame.f_code.co_filename, line=line)
+    return told
 
 
 def _was_stopped_in_child(error: BaseException) -> bool:

@@ -105,7 +105,7 @@ class Conclusion:
 
     def _collect(self) -> Record | None:
         if self.attachment is not None:
-            verdict = self.attachment.finish(self.ending.how)
+            verdict = self.attachment.finish(self.ending.how, self.ending.exception)
             session = self.attachment.session
             if verdict is not None and session is not None and session.directory is not None:
                 return Record(verdict, _read(session.directory), session.directory)
@@ -169,7 +169,8 @@ class Conclusion:
         used = os.times()
         seconds = used.children_user + used.children_system
         if seconds > CHILD_SECONDS:
-            return f"Its child processes worked for {seconds:.0f} s; if one of them trains, use {_as_command(self.request)}"
+            worked = f"Its child processes worked for {seconds:.0f} s"
+            return f"{worked}; if one of them trains, use {_as_command(self.request)}"
         if self.ending.how == CRASHED:
             return "Its own error is above."
         return f"If it trains in a child process started with subprocess, use {_as_command(self.request)}"
