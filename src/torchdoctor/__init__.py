@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from torchdoctor.attach.watch import Doctor, watch
+    from torchdoctor.doctor import Doctor, watch
     from torchdoctor.engine import examine
-    from torchdoctor.errors import TorchdoctorError
+    from torchdoctor.errors import StopTraining, TorchdoctorError
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
     from torchdoctor.run import Run
     from torchdoctor.store.reader import open_run
 
 _HOME = {
-    "Doctor": "torchdoctor.attach.watch",
-    "watch": "torchdoctor.attach.watch",
+    "Doctor": "torchdoctor.doctor",
+    "watch": "torchdoctor.doctor",
     "examine": "torchdoctor.engine",
+    "StopTraining": "torchdoctor.errors",
     "TorchdoctorError": "torchdoctor.errors",
     "Evidence": "torchdoctor.findings",
     "Finding": "torchdoctor.findings",
@@ -38,6 +39,7 @@ __all__ = [
     "Fix",
     "Run",
     "Severity",
+    "StopTraining",
     "TorchdoctorError",
     "Verdict",
     "examine",

@@ -75,6 +75,7 @@ class Loop:
         self.on_validation_end = on_validation_end
         self.step = 0
         self.backwards = 0
+        self.backwards_since_step = 0
         self.passes = {TRAIN: 0, VALIDATION: 0, UNKNOWN: 0}
         self.validations = 0
         self.in_validation = False
@@ -127,6 +128,7 @@ class Loop:
     def backward(self) -> None:
         self._begin_if_stepped()
         self.backwards += 1
+        self.backwards_since_step += 1
         interval = self._interval
         interval.backwards += 1
         if interval.iterator:
@@ -141,6 +143,7 @@ class Loop:
         if optimizer in self._stepped:
             self._next_step()
         self._stepped.add(optimizer)
+        self.backwards_since_step = 0
         self._note("step", optimizer)
         calls = self.calls.pop(optimizer, [])
         self.calls[optimizer] = []
@@ -154,6 +157,11 @@ class Loop:
     def call(self, name: str, optimizer: str | None = None) -> None:
         """Any other call whose order matters: zero_grad, clip, scheduler, unscale, update."""
         self._note(name, optimizer)
+
+    def evaluating(self) -> Pass | None:
+        """The pass that is open now, if it builds no graph."""
+        passes = self._interval.passes
+        return passes[-1] if passes and not passes[-1].grad else None
 
     def close(self) -> None:
         self._close_interval(None)

@@ -34,8 +34,12 @@ class Registry:
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         self.module_names: dict[int, str] = {}
         self._loaders: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        self.strays: set[int] = set()
+        self.strays: dict[int, weakref.ref[nn.Module]] = {}
         """modules called inside a model without being registered in it"""
+        self._inside: dict[int, weakref.ref[nn.Module]] = {}
+        self._roots: set[int] = set()
+        self.loaded: set[int] = set()
+        """ids of parameters that load_state_dict filled"""
 
     # -- optimizers and loaders -------------------------------------------------
 
@@ -88,11 +92,39 @@ class Registry:
         tops = _top_modules()
         found = [m for m in tops if any(id(p) in wanted for p in m.parameters())]
         named = {id(unwrap(m)) for ref in self.models.values() if (m := ref()) is not None}
-        new = [m for m in found if id(unwrap(m)) not in named and id(unwrap(m)) not in self.strays]
-        for model in new:
-            self.add_model(model)
+        new = []
+        for model in found:
+            if id(unwrap(model)) in named:
+                continue
+            if self._is_stray(model):
+                self.strays[id(model)] = weakref.ref(model)
+            else:
+                new.append(model)
+                self.add_model(model)
         self._name_loose_parameters(wanted)
         return bool(new)
+
+    def called_as_root(self, module: nn.Module) -> None:
+        self._roots.add(id(module))
+
+    def called_inside(self, module: nn.Module) -> None:
+        """A module was called while another one ran."""
+        if id(module) not in self._inside and id(module) not in self.module_names:
+            self._inside[id(module)] = weakref.ref(module)
+
+    def _is_stray(self, module: nn.Module) -> bool:
+        """Only ever called from inside another module, and no module contains it."""
+        inside = self._inside.get(id(module))
+        return inside is not None and inside() is module and id(module) not in self._roots
+
+    def stray_parameters(self) -> dict[int, str]:
+        """Parameters of strays, by id, each with a name that tells what it is."""
+        named: dict[int, str] = {}
+        for i, reference in enumerate(self.strays.values()):
+            module = reference()
+            for name, parameter in module.named_parameters() if module is not None else ():
+                named[id(parameter)] = f"{type(module).__name__}#{i}.{name}"
+        return named
 
     def live_models(self) -> Iterator[tuple[str, nn.Module]]:
         for name, ref in self.models.items():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.facts import ModuleFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import Graph, nearest_parameter, saved_activations
@@ -60,6 +61,7 @@ class ActivationProbe:
         self._histograms: dict[str, Tensor] = {}
         self._histogram_at = 0.0
 
+    @contained("activations: module")
     def module(self, name: str, module: nn.Module, output: Any) -> None:
         """A leaf module gave this output in a training pass. Measured now: later it may be changed in place."""
         tensor = first_tensor(output)
@@ -74,6 +76,7 @@ class ActivationProbe:
         self._seen.add(tensor.data_ptr())
         self._measure(name, type(module).__name__, kind, tensor, unit_dim)
 
+    @contained("activations: graph")
     def graph(self, graph: Graph) -> None:
         """Activation functions that are no modules: their results are kept in the graph."""
         counts: dict[str, int] = {}
@@ -103,6 +106,7 @@ class ActivationProbe:
             fact = ModuleFact(name=name, type=type_name, activation=kind, order=self._known[name], units=units)
             self._context.record.fact(fact, self._context.step, name)
 
+    @contained("activations: finish")
     def finish(self) -> None:
         """Write what this pass showed."""
         rows, self._rows = self._rows, {}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.facts import InputsFact, LabelsFact
 from torchdoctor.probes.context import Context
 
@@ -42,6 +43,7 @@ class BatchLook:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+@contained("batches: look_at")
 def look_at(tensor: Tensor, role: str, *, detailed: bool, classes: int | None = None) -> BatchLook | None:
     """Measure one batch tensor; None for what has no elements."""
     tensor = tensor.detach()
@@ -87,6 +89,7 @@ class BatchProbe:
         self._labels: dict[str, Counter[int]] = {}
         self._label_batches: Counter[str] = Counter()
 
+    @contained("batches: write")
     def write(self, look: BatchLook, phase: str, step: int) -> None:
         prefix = "input" if look.role == "input" else "target"
         record = self._context.record
@@ -150,6 +153,7 @@ class BatchProbe:
             counts = {str(k): v for k, v in sorted(tally.items())}
             self._context.record.fact(LabelsFact(phase, counts, self._label_batches.pop(phase)), step, phase)
 
+    @contained("batches: close")
     def close(self, step: int) -> None:
         for phase in list(self._labels):
             self.flush(phase, step)

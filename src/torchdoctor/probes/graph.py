@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place, from_traceback
 from torchdoctor.facts import GraphFact
 from torchdoctor.probes.context import Context
@@ -17,6 +18,7 @@ NODES_LIMIT = 50_000
 HEAD_LIMIT = 200
 """Operators kept between the loss and the last parametrised layer."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+_VIEWS = ("TBackward0", "TransposeBackward0", "PermuteBackward0")
 OPAQUE = ("CompiledFunction", "CheckpointFunction")
 ACTIVATIONS = {
     "ReluBackward0": "relu",
@@ -36,6 +38,8 @@ class Graph:
     reached: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
     """id of a leaf -> the leaf and the sequence number of the first operator that used it"""
     activations: list[tuple[Any, str]] = field(default_factory=list)
+    positions: dict[Any, int] = field(default_factory=dict)
+    """operators of the head -> their place in it"""
     truncated: bool = False
     opaque: bool = False
 
@@ -89,6 +93,7 @@ def _keep_head(
     if len(graph.head) >= HEAD_LIMIT:
         return
     place = line_of(node)
+    graph.positions[node] = len(graph.head)
     graph.head.append(
         {
             "op": name,
@@ -97,21 +102,18 @@ def _keep_head(
             "line": place.line if place else None,
             "shape": output_shape(node),
             "leaves": leaves,
+            "children": children,
         }
     )
-    if not leaves and not _uses_parameter(children):
+    leaves.extend(_viewed_leaves(children))
+    if not leaves:
         head_open.update(children)
 
 
-def _uses_parameter(children: list[Any]) -> bool:
+def _viewed_leaves(children: list[Any]) -> list[Tensor]:
     """A weight often comes transposed: the operator below is a view of a leaf."""
-    return any(
-        child.name() in ("TBackward0", "TransposeBackward0", "PermuteBackward0")
-        and child.next_functions
-        and child.next_functions[0][0] is not None
-        and child.next_functions[0][0].name() == ACCUMULATE
-        for child in children
-    )
+    below = [c.next_functions[0][0] for c in children if c.name() in _VIEWS and c.next_functions]
+    return [node.variable for node in below if node is not None and node.name() == ACCUMULATE]
 
 
 def line_of(node: Any) -> Place | None:
@@ -134,13 +136,14 @@ class GraphProbe:
         self._written: dict[str, tuple[Any, ...]] = {}
         self._lines: dict[tuple[str, int], tuple[str | None, int | None]] = {}
 
+    @contained("graph: look")
     def look(self, loss: Tensor, place: Place | None, key: str) -> Graph | None:
         """Walk from the loss; `key` tells several losses apart."""
         graph = walk(loss)
         if graph is None:
             return None
-        self._place_parameters(graph)
-        nodes = [self._node(i, entry) for i, entry in enumerate(graph.head)]
+        self.place(graph)
+        nodes = [self._node(i, entry, graph.positions) for i, entry in enumerate(graph.head)]
         signature = tuple((n["op"], tuple(n["parameters"])) for n in nodes)
         if self._written.get(key) != signature:
             self._written[key] = signature
@@ -157,18 +160,20 @@ class GraphProbe:
             self._context.record.fact(fact, self._context.step, key)
         return graph
 
-    def _node(self, at: int, entry: dict[str, Any]) -> dict[str, Any]:
+    def _node(self, at: int, entry: dict[str, Any], positions: dict[Any, int]) -> dict[str, Any]:
         """Lines are known from the first steps only; later walks over the same operators reuse them."""
         where = (entry["op"], at)
         if entry["line"] is not None:
             self._lines[where] = (entry["file"], entry["line"])
         else:
             entry["file"], entry["line"] = self._lines.get(where, (None, None))
+        entry["inputs"] = [positions[c] for c in entry.pop("children") if c in positions]
         leaves = entry.pop("leaves")
         entry["parameters"] = [n for n in (self._context.names.name_of(p) for p in leaves) if n]
         return entry
 
-    def _place_parameters(self, graph: Graph) -> None:
+    @contained("graph: place")
+    def place(self, graph: Graph) -> None:
         """Forward order of parameters by the sequence numbers of the operators that use them."""
         ordered = sorted(graph.reached.values(), key=lambda item: item[1])
         for order, (leaf, _) in enumerate(ordered):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import UNKNOWN, LossCallFact
 from torchdoctor.probes.context import Context
@@ -100,6 +101,7 @@ class LossCallProbe:
         self._context = context
         self._last: dict[str, tuple[int, LossCallFact]] = {}
 
+    @contained("loss_calls: write")
     def write(self, fact: LossCallFact, values: Tensor, phase: str, step: int) -> None:
         """A call as `describe` and `value_statistics` saw it, now that its phase is known."""
         fact = replace(fact, phase=phase)
@@ -137,6 +139,7 @@ def describe(call: LossCall, place: Place | None) -> LossCallFact:
     )
 
 
+@contained("loss_calls: value_statistics")
 def value_statistics(call: LossCall) -> Tensor:
     """input low, high, rows sum to one; target low, high, whole numbers; share ignored. NaN where it does not apply."""
     nan = float("nan")

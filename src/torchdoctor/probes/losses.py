@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from torchdoctor import signals
+from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
 
@@ -20,6 +21,7 @@ class TrainingLoss:
         self._on_nonfinite = on_nonfinite
         self._waiting: list[list[float]] = []
 
+    @contained("losses: backward")
     def backward(self, loss: Tensor) -> None:
         """A backward from this scalar begins."""
         step = self._context.step
@@ -34,6 +36,7 @@ class TrainingLoss:
 
         self._context.read(loss, arrived)
 
+    @contained("losses: stepped")
     def stepped(self, key: str, later: Callable[[Callable[[], None]], None], first_only: bool = False) -> None:
         """The optimizer with that key made its update from what was collected. An optimizer that evaluates a
         closure many times (LBFGS) started from the first of them."""
@@ -71,6 +74,7 @@ class ValidationLoss:
             self._first_loader = loader
         self._sums.setdefault(loader, []).extend(losses)
 
+    @contained("losses: end")
     def end(self, step: int, later: Callable[[Callable[[], None]], None]) -> None:
         sums, self._sums = self._sums, {}
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 
 from torchdoctor import signals
+from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
 _STATM = Path("/proc/self/statm")
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+@contained("memory: look")
 def look(context: Context) -> None:
     resident = host_bytes()
     if resident is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -11,11 +11,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import ModesFact
 from torchdoctor.probes.context import Context
 
 NAMES_KEPT = 64
+STATES_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class ModesProbe:
         self._context = context
         self._sensitive: dict[int, tuple[weakref.ref[nn.Module], list[tuple[str, Any, bool]]]] = {}
         self._written: dict[tuple[str, str], tuple[Any, ...]] = {}
-        self._passes: dict[tuple[str, str], int] = {}
+        self._counted: dict[tuple[Any, ...], tuple[int, ModesFact]] = {}
 
     def take(self, model: nn.Module) -> Modes:
         """Read the flags now; cheap enough for every watched pass."""
@@ -53,13 +55,16 @@ class ModesProbe:
             known = self._sensitive[id(model)] = (weakref.ref(model), found)
         return known[1]
 
+    @contained("modes: write")
     def write(
         self, model: nn.Module, name: str, phase: str, modes: Modes, grad: bool, step: int, place: Place | None
     ) -> None:
         """A pass of this phase ran so. Written when it differs from the last pass of the phase."""
         key = (name, phase)
-        self._passes[key] = self._passes.get(key, 0) + 1
         seen = (modes, grad)
+        known = self._counted.get((*key, *seen))
+        if known is not None:
+            self._counted[(*key, *seen)] = (known[0] + 1, known[1])
         if self._written.get(key) == seen:
             return
         self._written[key] = seen
@@ -81,9 +86,18 @@ class ModesProbe:
             phase=phase,
             training=modes.training,
             grad_enabled=grad,
-            passes=self._passes[key],
+            passes=known[0] + 1 if known else 1,
             file=place.file if place else None,
             line=place.line if place else None,
             **{k: v[:NAMES_KEPT] for k, v in lists.items()},
         )
+        if known is None and len(self._counted) < STATES_KEPT:
+            self._counted[(*key, *seen)] = (1, fact)
         self._context.record.fact(fact, step, f"{name}/{phase}")
+
+    @contained("modes: close")
+    def close(self, step: int) -> None:
+        """Write once more how many passes ran in each state."""
+        for (name, phase, *_), (passes, fact) in self._counted.items():
+            if passes > fact.passes:
+                self._context.record.fact(replace(fact, passes=passes), step, f"{name}/{phase}/total")

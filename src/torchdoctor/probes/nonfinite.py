@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchdoctor import stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
 PLACES_KEPT = 16
@@ -18,6 +19,7 @@ class NonfiniteProbe:
         self._context = context
         self._examined = 0
 
+    @contained("nonfinite: examine")
     def examine(self, step: int, inputs: list[Tensor], targets: list[Tensor]) -> None:
         """Check what went into the step whose loss was not finite, and the state it started from."""
         if self._examined >= 3:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor import signals
+from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import ClipFact, OptimizerFact, OrderFact, SchedulerFact
 from torchdoctor.probes.context import Context
@@ -26,10 +27,12 @@ class OptimizerProbe:
         self._patterns: dict[str, set[tuple[str, ...]]] = {}
         self._decay: dict[str, tuple[Any, Any]] = {}
 
+    @contained("optimizers: created")
     def created(self, key: str, place: Place | None) -> None:
         if place:
             self._places[key] = place
 
+    @contained("optimizers: stepped")
     def stepped(self, key: str, optimizer: Optimizer, calls: list[str], closure: bool) -> None:
         """An update was made: rates on every step, the rest when it changes."""
         step, record = self._context.step, self._context.record
@@ -54,6 +57,7 @@ class OptimizerProbe:
         if self._context.looks:
             self.describe(key, optimizer)
 
+    @contained("optimizers: describe")
     def describe(self, key: str, optimizer: Optimizer) -> None:
         groups = [plain_group(g) for g in optimizer.param_groups]
         static = [{k: v for k, v in g.items() if k != "lr"} for g in groups]
@@ -72,6 +76,7 @@ class OptimizerProbe:
         )
         self._context.record.fact(fact, self._context.step, key)
 
+    @contained("optimizers: clipped")
     def clipped(self, how: str, threshold: float, norm: Any, norm_type: float | None, details: dict[str, Any]) -> None:
         """Gradients were clipped; `norm` is what the call returned (before clipping), None when by value."""
         step, record = self._context.step, self._context.record
@@ -83,6 +88,7 @@ class OptimizerProbe:
             self._described["clip"] = signature
             record.fact(ClipFact(how=how, threshold=threshold, norm_type=norm_type, **details), step, how)
 
+    @contained("optimizers: scaled")
     def scaled(self, scaler: Any) -> None:
         """After GradScaler.update: the scale, read without waiting."""
         scale = getattr(scaler, "_scale", None)
@@ -90,6 +96,7 @@ class OptimizerProbe:
             step, record = self._context.step, self._context.record
             self._context.read(scale, lambda v: record.scalar(signals.SCALE.name, step, float(v)))
 
+    @contained("optimizers: scheduled")
     def scheduled(self, key: str, scheduler: Any, optimizer: str | None, place: Place | None) -> None:
         if key in self._described:
             return

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor import signals
+from torchdoctor.attach.guard import contained
 from torchdoctor.facts import TRAIN, VALIDATION, PredictionsFact
 from torchdoctor.probes.batches import count_values
 from torchdoctor.probes.context import Context
@@ -68,6 +69,7 @@ class Tally:
         )
 
 
+@contained("predictions: count")
 def count(call: LossCall) -> Tensor | None:
     """Support, correct and predicted by class, and the summed confidence in one more column: (3, C + 1).
 
@@ -131,6 +133,7 @@ class PredictionProbe:
         self._validation: dict[str, Tally] = {}
         self._first_loader: str | None = None
 
+    @contained("predictions: train")
     def train(self, counts: Tensor) -> None:
         step = self._context.step
 
@@ -150,11 +153,13 @@ class PredictionProbe:
 
         self._context.read(counts, arrived)
 
+    @contained("predictions: flush_train")
     def flush_train(self, step: int) -> None:
         if self._train is not None and self._train.samples:
             self._context.record.fact(self._train.fact(TRAIN), step, TRAIN)
             self._train = Tally.empty(self._train.classes)
 
+    @contained("predictions: validation")
     def validation(self, loader: str, counts: Tensor) -> None:
         if self._first_loader is None:
             self._first_loader = loader
@@ -170,6 +175,7 @@ class PredictionProbe:
 
         self._context.read(counts, arrived)
 
+    @contained("predictions: end_validation")
     def end_validation(self, step: int, later: Callable[[Callable[[], None]], None]) -> None:
         def write() -> None:
             tallies, self._validation = self._validation, {}

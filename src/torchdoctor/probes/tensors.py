@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.facts import ParameterFact
 from torchdoctor.probes.context import Context
 
@@ -43,6 +44,7 @@ class TensorProbe:
         """Parameters were renamed: a model was found."""
         self._columns.clear()
 
+    @contained("tensors: look_norms")
     def look_norms(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
         """L2 norms of gradients by parameter, and their total."""
         parameters, names = self.chosen(key, optimizer)
@@ -60,6 +62,7 @@ class TensorProbe:
 
         self._context.read(stats.norms([g for g, _ in pairs]), arrived)
 
+    @contained("tensors: look_all")
     def look_all(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
         """Every statistic of gradients and weights."""
         parameters, names = self.chosen(key, optimizer)
@@ -129,6 +132,7 @@ class TensorProbe:
                     lambda counts, role=role, columns=columns: record.histogram(step, role, columns, counts),
                 )
 
+    @contained("tensors: describe")
     def describe(self, orders: dict[str, int]) -> None:
         """Write a fact for every named parameter; `orders` holds their places in the forward pass."""
         for model_name, model in self._context.names.live_models():

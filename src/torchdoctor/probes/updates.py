@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
 FREE_DEVICE_FACTOR = 4
@@ -27,6 +28,7 @@ class UpdateProbe:
         self._live: list[Tensor] = []
         self._columns: tuple[str, ...] = ()
 
+    @contained("updates: before")
     def before(self, parameters: list[Tensor], names: tuple[str, ...]) -> None:
         self._copies, self._live, columns = [], [], []
         if not parameters:
@@ -55,6 +57,7 @@ class UpdateProbe:
         free, _ = torch.cuda.mem_get_info()
         return min(self._budget, (free + reserved) // FREE_DEVICE_FACTOR)
 
+    @contained("updates: after")
     def after(self) -> None:
         if not self._copies:
             return

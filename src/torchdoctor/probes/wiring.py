@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import Parameter
 
 from torchdoctor import stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.facts import WiringFact
 from torchdoctor.probes.context import Context
 
@@ -31,25 +33,29 @@ class WiringProbe:
         self._unregistered: dict[str, None] = {}
         self._stepped: set[str] = set()
 
+    @contained("wiring: graph_reached")
     def graph_reached(self, leaves: list[Tensor], strays: dict[int, str]) -> None:
         """Leaves found in the graph; `strays` are parameters of modules called but not registered."""
         for leaf in leaves:
             name = self._context.names.name_of(leaf)
             if name is not None:
                 self._reached.add(name)
-            elif id(leaf) in strays and len(self._unregistered) < UNREGISTERED_KEPT:
+            elif id(leaf) in strays and isinstance(leaf, Parameter) and len(self._unregistered) < UNREGISTERED_KEPT:
                 self._unregistered[strays[id(leaf)]] = None
 
+    @contained("wiring: gradients")
     def gradients(self) -> None:
         """After a backward: whoever has a gradient was reached."""
         for name, parameter in self._context.names.parameters():
             if parameter.grad is not None:
                 self._reached.add(name)
 
+    @contained("wiring: before_step")
     def before_step(self) -> None:
         """Take fingerprints; what differs from the last one after a step was changed by somebody else."""
         self._fingerprint(self._compare_before)
 
+    @contained("wiring: after_step")
     def after_step(self, key: str) -> None:
         self._stepped.add(key)
         self._fingerprint(self._compare_after)
@@ -86,8 +92,9 @@ class WiringProbe:
         self._first.clear()
         self._after_step.clear()
 
-    def write(self, updates: int) -> None:
-        """The state of the wiring after so many updates."""
+    @contained("wiring: write")
+    def write(self, updates: int, loaded: set[int]) -> None:
+        """The state of the wiring after so many updates; `loaded` are ids of parameters filled by load_state_dict."""
         names = self._context.names
         held = names.held()
         named = list(names.parameters())
@@ -117,5 +124,6 @@ class WiringProbe:
             ],
             changed_outside=sorted(self._outside)[:NAMES_KEPT],
             frozen_changed=sorted(self._frozen_changed)[:NAMES_KEPT],
+            loaded=[n for n, p in trainable if id(p) in loaded][:NAMES_KEPT],
         )
         self._context.record.fact(fact, self._context.step)

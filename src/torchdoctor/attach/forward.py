@@ -1,0 +1,211 @@
+"""Forward passes, seen through torch's global module hooks. They are in place only when something is to be seen.
+
+Global hooks are used because hooks on the user's modules would travel with a pickled or copied model and switch
+off fast paths; because they cost something for every module, they are taken out between looks. With torch.compile
+they stay, since taking them out and putting them back would compile again.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from torchdoctor.attach import guard
+from torchdoctor.attach.guard import guarded, is_guarded
+from torchdoctor.attach.loop import Pass
+from torchdoctor.attach.places import caller
+from torchdoctor.attach.registry import unwrap
+from torchdoctor.attach.session import BATCH, LOOK, Session
+from torchdoctor.probes.activations import first_tensor
+from torchdoctor.probes.batches import input_tensors, look_at
+
+EARLY_STEPS = 3
+WATCHED_PASSES = 16
+"""Passes that are watched after the loop shows signs of validating, before the hooks go out again."""
+OUTPUTS_KEPT = 8
+
+_is_compiling = torch.compiler.is_compiling
+
+
+class ForwardWatch:
+    """Puts the hooks in and takes them out, and turns calls of root modules into passes."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._handles: list[Any] = []
+        self._stack: list[nn.Module] = []
+        self._pass: Pass | None = None
+        self._armed = WATCHED_PASSES
+        self._outputs: list[tuple[weakref.ref[Tensor], Pass]] = []
+        self._looking = False
+        self._step = -1
+
+    # -- hooks in and out ---------------------------------------------------------------
+
+    def arm(self) -> None:
+        """Something new begins (a loader, eval mode): watch the next passes."""
+        self._armed = WATCHED_PASSES
+        self.update()
+
+    def update(self) -> None:
+        wanted = (
+            self._armed > 0
+            or self.session.compiled
+            or self.session.context.step < EARLY_STEPS
+            or not self.session.context.looks.isdisjoint((BATCH, LOOK))
+        )
+        if wanted and not self._handles and not self.session.finished:
+            self._put_in()
+        elif not wanted and self._handles and not self._stack:
+            self.take_out()
+
+    def _put_in(self) -> None:
+        for hook in (_pre_hook, _post_hook):
+            if not is_guarded(_TARGETS[hook]):
+                raise AssertionError("a forward hook is not guarded")
+        _CURRENT[0] = self
+        self._handles = [
+            register_module_forward_pre_hook(_pre_hook),
+            register_module_forward_hook(_post_hook, with_kwargs=True),
+        ]
+
+    def take_out(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._stack.clear()
+
+    # -- passes ---------------------------------------------------------------------------
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        session = self.session
+        if session.context.step != self._step:
+            self._step = session.context.step
+            self._stack.clear()
+        if self._stack:
+            if module is self._stack[-1] or type(self._stack[-1]).__name__ == "OptimizedModule":
+                self._stack.append(module)
+                return
+            session.registry.called_inside(module)
+        elif _has_parameters(module):
+            self._begin_pass(module, args)
+        self._stack.append(module)
+
+    def _begin_pass(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        session = self.session
+        model = unwrap(module)
+        grad = torch.is_grad_enabled()
+        name = session.registry.module_names.get(id(model)) or type(model).__name__
+        tensors = input_tensors(args, {})
+        self._mark_feeding(tensors)
+        seen = session.loop.forward(name, module.training, grad)
+        session.turn()
+        if grad:
+            session.clock.training_pass(guard.STATE.own_seconds)
+        session.lines.forward()
+        session.registry.called_as_root(model)
+        seen.data["watched"] = True
+        seen.data["model"] = weakref.ref(model)
+        seen.data["modes"] = session.modes.take(model)
+        if not module.training or not grad:
+            seen.data["place"] = caller()
+        self._look_at_inputs(seen, tensors)
+        self._looking = grad and LOOK in session.context.looks
+        self._pass = seen
+        self._armed = max(0, self._armed - 1)
+
+    def _look_at_inputs(self, seen: Pass, tensors: list[Tensor]) -> None:
+        session = self.session
+        if tensors and (BATCH in session.context.looks or (self._armed > 0 and not seen.grad)):
+            start = perf_counter()
+            look = look_at(tensors[0], "input", detailed=True)
+            seen.data["inputs"] = [look] if look is not None else []
+            session.spend(BATCH, start)
+        if seen.grad and not session.batch:
+            session.batch = tensors
+
+    def _mark_feeding(self, tensors: list[Tensor]) -> None:
+        """A pass whose output is this pass's input is part of the same step, not a validation."""
+        for reference, earlier in self._outputs:
+            output = reference()
+            if output is not None and any(t is output for t in tensors):
+                earlier.feeds = not earlier.grad
+
+    def leave(self, module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
+        while self._stack and self._stack.pop() is not module:
+            pass
+        session = self.session
+        if kwargs and not self._stack and self._pass is not None and "inputs" not in self._pass.data:
+            self._look_at_inputs(self._pass, input_tensors((), kwargs))
+        if self._looking and self._pass is not None and not module._modules:
+            start = perf_counter()
+            name = session.registry.module_names.get(id(module))
+            if name is not None and session.registry.chosen(name):
+                session.activations.module(name, module, output)
+            session.spend(LOOK, start)
+        if not self._stack and self._pass is not None:
+            self._end_pass(output)
+
+    def _end_pass(self, output: Any) -> None:
+        seen, self._pass = self._pass, None
+        self._looking = False
+        tensor = first_tensor(output)
+        if tensor is None or seen is None:
+            return
+        self._outputs = [*self._outputs[1 - OUTPUTS_KEPT :], (weakref.ref(tensor), seen)]
+        if seen.grad and tensor.grad_fn is not None:
+            seen.reached = False
+
+            def reached(_gradients: Any, seen: Pass = seen) -> None:
+                seen.reached = True
+
+            tensor.grad_fn.register_prehook(reached)
+        if not self.session.loop.in_validation:
+            self.update()
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
+
+
+_CURRENT: list[ForwardWatch | None] = [None]
+
+
+@guarded("forward begins")
+def _entered(module: nn.Module, args: tuple[Any, ...]) -> None:
+    watch = _CURRENT[0]
+    if watch is not None:
+        watch.enter(module, args)
+
+
+@guarded("forward ends")
+def _left(module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
+    watch = _CURRENT[0]
+    if watch is not None:
+        watch.leave(module, kwargs, output)
+
+
+def _pre_hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+    if _is_compiling():
+        return
+    _entered(module, args)
+
+
+def _post_hook(module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    if _is_compiling():
+        return
+    _left(module, kwargs, output)
+
+
+_TARGETS = {_pre_hook: _entered, _post_hook: _left}
+
+
+def quiet_compile_warning() -> None:
+    """torch.compile warns of global hooks; ours do nothing inside a compiled region."""
+    warnings.filterwarnings("ignore", message=".*global hooks on modules.*")

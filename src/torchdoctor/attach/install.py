@@ -1,0 +1,128 @@
+"""Put every wrapper and hook in place, and take them all out again."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.nn.utils import clip_grad
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from torchdoctor.attach import guard
+from torchdoctor.attach.forward import ForwardWatch, quiet_compile_warning
+from torchdoctor.attach.guard import is_guarded
+from torchdoctor.attach.patches import Patches
+from torchdoctor.attach.session import Session
+from torchdoctor.attach.sites import Sites
+from torchdoctor.probes.loss_calls import FUNCTIONS
+
+
+class Installation:
+    """Everything that makes torch call us for one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.patches = Patches()
+        self.sites = Sites(session)
+        self.forward = ForwardWatch(session)
+        self.sites.arm = self.forward.arm
+        session.on_turn = self.forward.update
+        self._handles: list[Any] = []
+        self._place()
+        session.lines.start()
+        self.forward.update()
+        _forget_in_children(self)
+
+    def _place(self) -> None:
+        sites, wrap = self.sites, self.patches.wrap
+        wrap(
+            torch.autograd,
+            "backward",
+            before=sites.backward_begins,
+            after=sites.backward_ends,
+            failed=sites.backward_failed,
+        )
+        wrap(Optimizer, "__init__", after=sites.optimizer_created)
+        wrap(Optimizer, "zero_grad", after=sites.zeroed)
+        wrap(torch.nn.Module, "zero_grad", after=sites.zeroed)
+        wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed)
+        wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
+        wrap(torch.Tensor, "item", after=sites.item_read)
+        wrap(torch, "compile", before=sites.compiling)
+        wrap(DataLoader, "__iter__", after=sites.loader_iterated)
+        wrap(
+            _BaseDataLoaderIter,
+            "__next__",
+            before=sites.batch_wanted,
+            after=sites.batch_fetched,
+            failed=sites.loader_exhausted,
+        )
+        for owner in (torch.nn.utils, clip_grad):
+            wrap(owner, "clip_grad_norm_", after=sites.clipped_norm)
+            wrap(owner, "clip_grad_value_", after=sites.clipped_value)
+        scaler = torch.amp.GradScaler
+        wrap(scaler, "scale", after=sites.loss_scaled)
+        wrap(scaler, "step", before=sites.scaler_step_begins, after=sites.scaler_step_ends)
+        wrap(scaler, "update", after=sites.scaler_updated)
+        wrap(scaler, "unscale_", after=sites.unscaled)
+        for scheduler in vars(lr_scheduler).values():
+            if isinstance(scheduler, type) and "step" in vars(scheduler) and scheduler is not Optimizer:
+                wrap(scheduler, "step", after=sites.scheduled)
+        for name in FUNCTIONS:
+            original = getattr(F, name, None)
+            if original is not None:
+                wrap(F, name, after=sites.loss_site(name, original))
+        self._keep_scripting_whole()
+        self._hook(register_optimizer_step_pre_hook, sites.step_begins)
+        self._hook(register_optimizer_step_post_hook, sites.step_ends)
+        quiet_compile_warning()
+
+    def _hook(self, register: Any, handler: Any) -> None:
+        if not is_guarded(handler):
+            raise AssertionError(f"{handler} is not guarded")
+        self._handles.append(register(handler))
+
+    def _keep_scripting_whole(self) -> None:
+        """torch.jit.script reads the source of what it compiles: it must find the originals."""
+        patches, original = self.patches, torch.jit.script
+
+        def script(*args: Any, **kwargs: Any) -> Any:
+            with patches.suspended():
+                return original(*args, **kwargs)
+
+        self._script = (script, original)
+        torch.jit.script = script
+
+    def remove(self) -> None:
+        self.patches.remove()
+        self.forward.take_out()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        if torch.jit.script is self._script[0]:
+            torch.jit.script = self._script[1]
+
+
+_INSTALLED: weakref.WeakSet[Installation] = weakref.WeakSet()
+_fork_hook = False
+
+
+def _forget_in_children(installation: Installation) -> None:
+    """A forked process (a loader's worker) inherits the wrappers; there they do nothing."""
+    global _fork_hook
+    _INSTALLED.add(installation)
+    if not _fork_hook and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_go_inert)
+        _fork_hook = True
+
+
+def _go_inert() -> None:
+    guard.STATE.inside = True
+    for installation in _INSTALLED:
+        installation.patches.active = False

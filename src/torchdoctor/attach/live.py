@@ -1,0 +1,96 @@
+"""Findings while it trains: the same rules on the live record, in a thread of their own.
+
+Rules run at steps that grow by a quarter, so a run of any length has few examinations. A structural finding is
+told at once; a statistical one when two examinations in a row had it, and it is withdrawn when it goes away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torchdoctor.errors import StopTraining
+from torchdoctor.findings import Finding, Proof, Verdict
+
+if TYPE_CHECKING:
+    from torchdoctor.attach.session import Session
+
+log = logging.getLogger("torchdoctor")
+
+FIRST_STEPS = (3, 10, 25)
+GROWTH = 1.25
+CONFIRMATIONS = 2
+
+
+class LiveEngine:
+    """Wakes at chosen steps, asks the rules, and tells whoever listens."""
+
+    def __init__(self, session: Session, examine: Callable[[Any], Verdict]) -> None:
+        self._session = session
+        self._examine = examine
+        self._next = float(FIRST_STEPS[0])
+        self._wake = threading.Event()
+        self._ended = False
+        self._thread: threading.Thread | None = None
+        self._seen: dict[str, int] = {}
+        self.told: dict[str, Finding] = {}
+        self.listeners: list[Callable[[Finding], None]] = []
+        self.stop_on: frozenset[str] = frozenset(session.options.stop_on)
+        self.stop_for: Finding | None = None
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.listeners or self.stop_on)
+
+    def tick(self, step: int) -> None:
+        """Called at each new step by the training thread; returns at once."""
+        if step < self._next or not self.wanted or not self._session.record.started:
+            return
+        self._next = next((float(s) for s in FIRST_STEPS if s > step), max(step + 10, step * GROWTH))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="torchdoctor-live", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def _work(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._ended:
+                return
+            try:
+                self.consider(self._examine(self._session.record.run()))
+            except Exception:
+                log.exception("torchdoctor: live examination failed; the verdict at the end is not affected")
+                return
+
+    def consider(self, verdict: Verdict) -> None:
+        """Tell what is new and sure enough; forget what is gone."""
+        standing = {f.name: f for f in verdict.findings}
+        for name in [n for n in self._seen if n not in standing]:
+            del self._seen[name]
+            self.told.pop(name, None)
+        for name, finding in standing.items():
+            self._seen[name] = self._seen.get(name, 0) + 1
+            sure = finding.proof is Proof.STRUCTURE or self._seen[name] >= CONFIRMATIONS
+            if not sure or name in self.told:
+                continue
+            self.told[name] = finding
+            if name in self.stop_on:
+                self.stop_for = finding
+            for listener in self.listeners:
+                listener(finding)
+
+    def check(self) -> None:
+        """In the training thread, after an update: end the run if the user asked for it."""
+        if self.stop_for is not None:
+            finding, self.stop_for = self.stop_for, None
+            raise StopTraining(f"stopped on {finding.name}: {finding.title}")
+
+    def stop(self) -> None:
+        self._ended = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5.0)

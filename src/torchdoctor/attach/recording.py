@@ -1,0 +1,128 @@
+"""A recorder that creates its directory when training begins, and keeps what came before it.
+
+A process that imports torch and never trains leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchdoctor.attach.options import Options
+from torchdoctor.facts import Fact
+from torchdoctor.run import Run
+
+if TYPE_CHECKING:
+    from torchdoctor.attach.session import Session
+    from torchdoctor.store.writer import Recorder
+
+WAITING_CALLS = 20_000
+
+
+class LateRecorder:
+    """Same calls as the store's recorder; before `start` they wait, afterwards they pass straight through."""
+
+    def __init__(self, options: Options, rank: int) -> None:
+        self._options = options
+        self._rank = rank
+        self._waiting: list[tuple[str, tuple[Any, ...]]] = []
+        self._recorder: Recorder | None = None
+        self._dropped = 0
+        self.name = options.name or default_name()
+
+    @property
+    def started(self) -> bool:
+        return self._recorder is not None
+
+    @property
+    def directory(self) -> Path:
+        return self._options.directory(self.name)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        dropped = dict(self._recorder.dropped) if self._recorder else {}
+        if self._dropped:
+            dropped["before training"] = self._dropped
+        return dropped
+
+    def start(self, session: Session) -> None:
+        from torchdoctor.store.environment import describe
+        from torchdoctor.store.writer import Recorder
+
+        if self._options.name is None:
+            self.name = free_name(Path(self._options.out), self.name)
+        info = describe(sys.argv)
+        info["name"] = self.name
+        info["seeds"] = {"torch": torch.initial_seed(), "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED")}
+        info["torch_threads"] = torch.get_num_threads()
+        info["overhead_budget"] = session.governor.budget
+        recorder = Recorder.create(self.directory, info, cap_bytes=self._options.cap_bytes)
+        self._recorder = recorder
+        for name, arguments in self._waiting:
+            getattr(recorder, name)(*arguments)
+        self._waiting.clear()
+        self.scalar = recorder.scalar  # type: ignore[method-assign] - the hot path pays for no extra call
+        self.fact = recorder.fact  # type: ignore[method-assign]
+        self.matrix = recorder.matrix  # type: ignore[method-assign]
+        self.histogram = recorder.histogram  # type: ignore[method-assign]
+
+    def scalar(self, name: str, step: int, value: float, key: str = "") -> None:
+        self._wait("scalar", name, step, value, key)
+
+    def matrix(self, step: int, columns: tuple[str, ...], values: dict[str, NDArray[np.float32]]) -> None:
+        self._wait("matrix", step, columns, values)
+
+    def histogram(self, step: int, signal_name: str, columns: tuple[str, ...], counts: NDArray[Any]) -> None:
+        self._wait("histogram", step, signal_name, columns, counts)
+
+    def fact(self, fact: Fact, step: int, subject: str = "") -> None:
+        self._wait("fact", fact, step, subject)
+
+    def _wait(self, name: str, *arguments: Any) -> None:
+        if self._recorder is not None:  # a callback that was made before the start
+            getattr(self._recorder, name)(*arguments)
+        elif len(self._waiting) < WAITING_CALLS:
+            self._waiting.append((name, arguments))
+        else:
+            self._dropped += 1
+
+    def update_info(self, **fields: Any) -> None:
+        if self._recorder:
+            self._recorder.update_info(**fields)
+
+    def run(self) -> Run:
+        """The live view."""
+        assert self._recorder is not None
+        return self._recorder.run()
+
+    def stored_run(self) -> Run:
+        """What is on disk, after `close`."""
+        from torchdoctor.store.reader import open_run
+
+        return open_run(self.directory)
+
+    def close(self, status: str) -> None:
+        if self._recorder:
+            self._recorder.close(status)
+
+
+def default_name() -> str:
+    """The script and the moment: `train-20260131-142501`."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    return f"{Path(file).stem if file else 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def free_name(folder: Path, name: str) -> str:
+    """The name, or the name with a number where there is such a run already."""
+    candidate, number = name, 2
+    while (folder / candidate).exists():
+        candidate, number = f"{name}-{number}", number + 1
+    return candidate

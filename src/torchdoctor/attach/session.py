@@ -1,0 +1,398 @@
+"""One watched run in one process: the probes, the loop they serve, and the record they write.
+
+`Session` turns events (see sites.py) into measurements. It knows the current step and which looks it gets, holds
+what must wait until a pass's phase is known, and closes everything at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torchdoctor.attach import guard
+from torchdoctor.attach.deferred import Deferred
+from torchdoctor.attach.governor import Governor
+from torchdoctor.attach.lines import LineTracing
+from torchdoctor.attach.live import LiveEngine
+from torchdoctor.attach.loop import Loop, Pass
+from torchdoctor.attach.options import OVERHEAD_CPU, OVERHEAD_GPU, Options
+from torchdoctor.attach.places import Place
+from torchdoctor.attach.recording import LateRecorder
+from torchdoctor.attach.registry import Registry
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, HealthFact, LoaderFact, LossCallFact, ModelFact
+from torchdoctor.findings import Verdict
+from torchdoctor.probes import memory
+from torchdoctor.probes.activations import ActivationProbe
+from torchdoctor.probes.batches import BatchLook, BatchProbe
+from torchdoctor.probes.clock import Clock
+from torchdoctor.probes.context import Context
+from torchdoctor.probes.graph import GraphProbe
+from torchdoctor.probes.loss_calls import LossCallProbe
+from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
+from torchdoctor.probes.modes import ModesProbe
+from torchdoctor.probes.nonfinite import NonfiniteProbe
+from torchdoctor.probes.optimizers import OptimizerProbe
+from torchdoctor.probes.predictions import PredictionProbe
+from torchdoctor.probes.tensors import TensorProbe
+from torchdoctor.probes.updates import UpdateProbe
+from torchdoctor.probes.wiring import WiringProbe
+from torchdoctor.run import Run
+
+NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
+SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
+"""How the overhead budget is divided between the kinds of look."""
+STRUCTURE_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000))
+"""Steps at which wiring and graph are read again."""
+SITES_KEPT = 8
+
+Examine = Callable[[Run], Verdict]
+
+
+@dataclass
+class LossLook:
+    """A loss call measured at the call, kept until the phase of its pass is known."""
+
+    fact: LossCallFact
+    values: Tensor | None
+    counts: Tensor | None
+    target: BatchLook | None
+    box: list[float]
+    samples: int
+    site: str
+
+
+class Session:
+    """All state of one watched run."""
+
+    def __init__(self, options: Options, examine: Examine | None = None) -> None:
+        guard.reset()
+        self.options = options
+        self.examine = examine
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.record = LateRecorder(options, self.rank)
+        self.registry = Registry(options.modules)
+        self.deferred = Deferred()
+        self.context = Context(self.record, self.registry, self.deferred.read)
+        self.loop = Loop(self._pass_known, self._validation_ended)
+        self.governor = Governor(self._budget(), SHARES, every_step=options.every_step)
+        self.lines = LineTracing()
+        self.live = LiveEngine(self, examine) if examine else None
+        self._make_probes()
+        self.look_cost: dict[str, float] = {}
+        self.batch: list[Tensor] = []
+        self.targets: list[Tensor] = []
+        self.loss_sites: dict[str, None] = {}
+        self.validation_sites: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
+        self.loaders: dict[str, LoaderFact] = {}
+        self.grad_losses = 0
+        self.compiled = False
+        self.finished = False
+        self.on_turn: Callable[[], None] = lambda: None
+        self.on_finish: Callable[[], None] = lambda: None
+        self.pid = os.getpid()
+        self.context.looks = self.governor.plan(0)
+        self._described_models: set[str] = set()
+
+    def _make_probes(self) -> None:
+        context = self.context
+        self.clock = Clock(context)
+        self.training_loss = TrainingLoss(context, self._loss_nonfinite)
+        self.validation_loss = ValidationLoss(context)
+        self.loss_calls = LossCallProbe(context)
+        self.predictions = PredictionProbe(context)
+        self.batches = BatchProbe(context)
+        self.tensors = TensorProbe(context)
+        self.updates = UpdateProbe(context, self.options.snapshot_bytes)
+        self.activations = ActivationProbe(context)
+        self.graph = GraphProbe(context)
+        self.wiring = WiringProbe(context)
+        self.modes = ModesProbe(context)
+        self.optimizers = OptimizerProbe(context)
+        self.nonfinite = NonfiniteProbe(context)
+
+    def _budget(self) -> float:
+        if self.options.overhead is not None:
+            return self.options.overhead
+        return OVERHEAD_GPU if torch.cuda.is_available() else OVERHEAD_CPU
+
+    # -- steps ------------------------------------------------------------------
+
+    @property
+    def several(self) -> bool:
+        """More than one optimizer is at work: losses and norms are kept apart by optimizer."""
+        return len(self.registry.optimizers) > 1
+
+    def key(self, optimizer_key: str) -> str:
+        return optimizer_key if self.several else ""
+
+    @property
+    def structural(self) -> bool:
+        return self.context.step in STRUCTURE_STEPS or self.options.every_step
+
+    def turn(self) -> None:
+        """Begin the next step if the loop has moved on."""
+        if self.loop.step == self.context.step:
+            return
+        previous = self.context.step
+        seconds, own = self.clock.finish(previous, guard.STATE.own_seconds)
+        for name, cost in self.look_cost.items():
+            self.governor.spent(name, cost, previous)
+        self.governor.earned(seconds, min(own, seconds), sum(self.look_cost.values()))
+        self.look_cost = {}
+        self.context.step = self.loop.step
+        self.context.looks = self.governor.plan(self.loop.step)
+        self.deferred.poll()
+        self.on_turn()
+        if self.live:
+            self.live.tick(self.loop.step)
+
+    def spend(self, name: str, since: float) -> None:
+        self.look_cost[name] = self.look_cost.get(name, 0.0) + perf_counter() - since
+
+    def begin_record(self) -> None:
+        """Training has begun: from now on there is a run directory."""
+        if not self.record.started:
+            self.record.start(self)
+
+    # -- models -------------------------------------------------------------------
+
+    def discover(self, reached: list[Tensor]) -> None:
+        """Find the models behind what is optimized and reached; their names replace older ones."""
+        if self.registry.discover([id(t) for t in reached]):
+            self.tensors.forget_names()
+            self.wiring.renamed()
+        self.describe_models()
+
+    def describe_models(self) -> None:
+        for name, model in self.registry.live_models():
+            if name not in self._described_models:
+                self._described_models.add(name)
+                parameters = list(model.parameters())
+                fact = ModelFact(
+                    name=name,
+                    type=type(model).__name__,
+                    parameters=sum(p.numel() for p in parameters),
+                    trainable=sum(p.numel() for p in parameters if p.requires_grad),
+                    modules=sum(1 for _ in model.modules()),
+                    compiled=self.compiled,
+                )
+                self.record.fact(fact, self.context.step, name)
+
+    # -- looks at an update -----------------------------------------------------------
+
+    def look_at_gradients(self, key: str, optimizer: Optimizer) -> None:
+        """Gradients and weights as the update finds (or, with a closure, leaves) them."""
+        start = perf_counter()
+        if TENSORS in self.context.looks:
+            self.tensors.look_all(key, optimizer, self.several)
+            self.spend(TENSORS, start)
+        elif NORMS in self.context.looks:
+            self.tensors.look_norms(key, optimizer, self.several)
+            self.spend(NORMS, start)
+
+    def before_update(self, key: str, optimizer: Optimizer) -> None:
+        if LOOK in self.context.looks:
+            start = perf_counter()
+            self.updates.before(*self.tensors.chosen(key, optimizer))
+            self.spend(LOOK, start)
+        if self.structural:
+            self.wiring.before_step()
+
+    def after_update(self, key: str) -> None:
+        if LOOK in self.context.looks:
+            start = perf_counter()
+            self.updates.after()
+            memory.look(self.context)
+            self.spend(LOOK, start)
+        if self.structural:
+            self.wiring.after_step(key)
+            self.wiring.write(self.loop.updates, self.registry.loaded)
+            self.tensors.describe(self.graph.orders)
+        else:
+            self.wiring.forget_marks()
+
+    # -- what waits for its phase ---------------------------------------------------------
+
+    def _pass_known(self, seen: Pass) -> None:
+        """The loop has decided what a pass was for: write what was measured in it."""
+        if seen.phase == VALIDATION:
+            self.clock.validating()
+        model: weakref.ref[nn.Module] | None = seen.data.get("model")
+        root = model() if model else None
+        if root is not None and seen.phase != UNKNOWN:
+            self.modes.write(
+                root,
+                seen.model or "model",
+                seen.phase,
+                seen.data["modes"],
+                seen.grad,
+                seen.step,
+                seen.data.get("place"),
+            )
+        if seen.phase == UNKNOWN:
+            return
+        for look in seen.data.get("inputs", ()):
+            self.batches.write(look, seen.phase, seen.step)
+        losses: list[LossLook] = seen.data.get("losses", [])
+        for look in losses:
+            self._write_loss(look, seen)
+        if seen.phase == VALIDATION:
+            self._add_validation(seen, losses)
+
+    def _write_loss(self, look: LossLook, seen: Pass) -> None:
+        if look.values is not None:
+            self.loss_calls.write(look.fact, look.values, seen.phase, seen.step)
+        if look.counts is not None:
+            if seen.phase == TRAIN:
+                self.predictions.train(look.counts)
+            else:
+                self.predictions.validation(seen.loader or "", look.counts)
+        if look.target is not None:
+            self.batches.write(look.target, seen.phase, seen.step)
+
+    def _add_validation(self, seen: Pass, losses: list[LossLook]) -> None:
+        """One loss call is the loss; of several, the number the user reads (a line that says loss), or their sum."""
+        items: list[tuple[float, Place]] = seen.data.get("items", [])
+        if len(losses) == 1 or (losses and not items):
+            boxes = [(look.box, look.samples) for look in losses[:1]]
+            if len(losses) > 1:
+                joined = [look.box for look in losses]
+                boxes = [(_SumBox(joined), losses[0].samples)]
+            sites = [losses[0].site]
+        elif items:
+            value, place = items[0]
+            boxes, sites = [([value], losses[0].samples if losses else 1)], [str(place)]
+        else:
+            return
+        self.validation_loss.add(seen.loader or "", boxes)
+        for site in sites:
+            if len(self.validation_sites) < SITES_KEPT:
+                self.validation_sites.setdefault(site)
+
+    def _validation_ended(self, step: int) -> None:
+        self.validation_loss.end(step, self.deferred.after)
+        self.predictions.end_validation(step, self.deferred.after)
+
+    def _loss_nonfinite(self, step: int, value: float) -> None:
+        place = next(iter(self.loss_sites), "loss")
+        self.context.nonfinite("loss", place, 1, step, nan=int(value != value))
+        self.nonfinite.examine(step, self.batch, self.targets)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def findings_so_far(self) -> Verdict | None:
+        if self.examine is None or not self.record.started:
+            return None
+        return self.examine(self.record.run())
+
+    def finish(self, status: str = "finished", exception: dict[str, Any] | None = None) -> Verdict | None:
+        """Close the record and ask the rules about the whole run. None if nothing was trained."""
+        if self.finished or os.getpid() != self.pid:
+            return None
+        self.finished = True
+        self.on_finish()
+        guard.STATE.inside = True
+        try:
+            self._close_loop()
+        finally:
+            guard.STATE.inside = False
+        if not self.record.started:
+            return None
+        if exception:
+            self.record.update_info(exception=exception)
+        self.record.close(status)
+        if self.examine is None or self.rank != 0:
+            return None
+        return self.examine(self.record.stored_run())
+
+    def _close_loop(self) -> None:
+        if self.live:
+            self.live.stop()
+        self.lines.stop()
+        self.loop.close()
+        self.training_loss.flush(self.deferred.after)
+        if torch.cuda.is_initialized():
+            self.deferred.drain()
+        if self._meant_to_train():
+            self.begin_record()
+        if not self.record.started:
+            return
+        step = self.context.step
+        self.clock.finish(step, guard.STATE.own_seconds)
+        self.predictions.flush_train(step)
+        self.batches.close(step)
+        self.modes.close(step)
+        self.wiring.write(self.loop.updates, self.registry.loaded)
+        for key, optimizer in self.registry.live_optimizers():
+            self.optimizers.describe(key, optimizer)
+        self.describe_models()
+        self.write_summary(step)
+
+    def _meant_to_train(self) -> bool:
+        """An optimizer was built and losses computed, but no backward or step ever came: a fault to be told."""
+        return bool(self.registry.optimizers) and self.grad_losses > 1
+
+    def write_summary(self, step: int) -> None:
+        """What the loop was taken to be, and our own state of health."""
+        for name, fact in self.loaders.items():
+            self.record.fact(replace(fact, phase=self.loop.loader_phases.get(name, UNKNOWN)), step, name)
+        self.record.fact(self.loop.describe(list(self.loss_sites), list(self.validation_sites), list(self.notes)), step)
+        dropped = dict(self.record.dropped)
+        if self.deferred.dropped:
+            dropped["device reads"] = self.deferred.dropped
+        health = HealthFact(
+            overhead=self.governor.overhead,
+            budget=self.governor.budget,
+            dropped=dropped,
+            disabled=guard.disabled(),
+            unsupported=dict(list(self.context.unsupported.items())[:32]),
+            cadence=self.governor.cadence(),
+        )
+        self.record.fact(health, step)
+
+    @property
+    def directory(self) -> Path:
+        return self.record.directory
+
+
+def start(options: Options, examine: Examine | None = None) -> Session:
+    """Attach to torch in this process. Every loop from now on is watched, until `finish`."""
+    from torchdoctor.attach.install import Installation
+
+    session = Session(options, examine)
+    session.on_finish = Installation(session).remove
+    _RUNNING[:] = [session]
+    return session
+
+
+_RUNNING: list[Session] = []
+
+
+def current() -> Session | None:
+    """The session that watches this process, if there is one."""
+    running = _RUNNING[0] if _RUNNING else None
+    return running if running is not None and not running.finished and running.pid == os.getpid() else None
+
+
+class _SumBox(list[float]):
+    """A box that is full when all its parts are, and holds their sum."""
+
+    def __init__(self, parts: list[list[float]]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def __bool__(self) -> bool:
+        return all(self._parts)
+
+    def __iter__(self) -> Any:
+        return iter([sum(sum(part) for part in self._parts)])

@@ -1,0 +1,395 @@
+"""The guarded functions that torch calls: each turns one patched call into an event for the session."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from torchdoctor.attach import guard
+from torchdoctor.attach.clearing import ClearingCheck
+from torchdoctor.attach.guard import guarded
+from torchdoctor.attach.places import Place, caller
+from torchdoctor.attach.session import BATCH, LOOK, SITES_KEPT, LossLook, Session
+from torchdoctor.facts import CallSiteFact, LoaderFact
+from torchdoctor.probes.batches import batch_tensors, look_at
+from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
+from torchdoctor.probes.predictions import count
+
+
+class Sites:
+    """Handlers for everything but forward passes (see forward.py)."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.clearing = ClearingCheck(session.context)
+        self.arm: Callable[[], None] = lambda: None
+        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
+        self._backward_depth = 0
+        self._mode_depth = 0
+        self._stepped = 0
+        self._closures: set[int] = set()
+        self._last_sites: set[tuple[str, str, int]] = set()
+
+    # -- data loaders ---------------------------------------------------------------
+
+    @guarded("loader iterator")
+    def loader_iterated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], iterator: Any) -> None:
+        self._loaders[iterator] = weakref.ref(args[0])
+        self.arm()
+
+    @guarded("batch wanted")
+    def batch_wanted(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> float:
+        return perf_counter()
+
+    @guarded("batch fetched")
+    def batch_fetched(self, start: float | None, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
+        session = self.session
+        seconds = perf_counter() - start if start is not None else 0.0
+        reference = self._loaders.get(args[0])
+        loader = reference() if reference else None
+        name = session.registry.loader_name(loader) if loader is not None else "loader"
+        if name not in session.loaders:
+            session.loaders[name] = _describe_loader(name, loader)
+        session.batch = batch_tensors(batch)
+        session.loop.fetch(id(args[0]), name)
+        session.turn()
+        samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
+        session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
+
+    @guarded("loader exhausted")
+    def loader_exhausted(self, _token: Any, error: BaseException) -> None:
+        if isinstance(error, StopIteration):
+            self.session.loop.exhausted(0)
+
+    # -- losses ---------------------------------------------------------------------
+
+    def loss_site(self, function: str, original: Callable[..., Any]) -> Callable[..., None]:
+        """A handler for one loss function."""
+
+        @guarded(f"loss function {function}")
+        def loss_called(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+            if not isinstance(result, Tensor) or _is_wrapped(result):
+                return
+            session = self.session
+            grad = result.requires_grad
+            session.grad_losses += grad
+            if grad and BATCH not in session.context.looks and session.loop.backwards:
+                session.loop.loss(True)
+                return
+            call = read_call(function, original, args, kwargs, result)
+            if call is not None:
+                self._look_at_loss(call, grad)
+
+        return loss_called
+
+    def _look_at_loss(self, call: LossCall, grad: bool) -> None:
+        session = self.session
+        start = perf_counter()
+        place = caller()
+        seen = session.loop.loss(grad)
+        box: list[float] = []
+        if not grad or not session.loop.backwards or not seen.data.get("watched", True):
+            session.context.read(_mean_loss(call), lambda value: box.append(float(value)))
+        target = call.target
+        detailed = BATCH in session.context.looks
+        if target is not None and grad:
+            session.targets = [target]
+        classes = call.input.shape[call.class_dim] if call.class_dim is not None else None
+        look = LossLook(
+            fact=describe(call, place),
+            values=value_statistics(call) if detailed or seen.losses <= 1 else None,
+            counts=count(call),
+            target=look_at(target, "target", detailed=detailed, classes=classes) if target is not None else None,
+            box=box,
+            samples=call.samples,
+            site=str(place) if place else call.function,
+        )
+        seen.data.setdefault("losses", []).append(look)
+        if grad:
+            session.spend(BATCH, start)
+
+    @guarded("number read")
+    def item_read(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], value: Any) -> None:
+        """A hand-written validation loss shows when its value is read on a line that speaks of a loss."""
+        tensor = args[0]
+        if type(value) is not float or tensor.requires_grad or not self.session.loop.backwards:
+            return
+        seen = self.session.loop.evaluating()
+        if seen is None or len(seen.data.get("items", ())) > 3:
+            return
+        place = caller()
+        if place and "loss" in place.code.lower():
+            seen.data.setdefault("items", []).append((value, place))
+
+    # -- backward --------------------------------------------------------------------
+
+    @guarded("backward begins")
+    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        self._backward_depth += 1
+        if self._backward_depth > 1 or _inside_backward():
+            return False
+        session = self.session
+        tensors = args[0] if args else kwargs.get("tensors")
+        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors or ())
+        loss = next((t for t in roots if isinstance(t, Tensor)), None)
+        session.begin_record()
+        self.clearing.before_backward()
+        session.loop.backward()
+        session.turn()
+        session.clock.backward_begins(guard.STATE.own_seconds)
+        if loss is not None:
+            self._look_at_root(loss)
+        session.lines.pause()
+        return True
+
+    def _look_at_root(self, loss: Tensor) -> None:
+        session = self.session
+        if session.structural or LOOK in session.context.looks:
+            start = perf_counter()
+            place = caller()
+            if place and len(session.loss_sites) < SITES_KEPT:
+                session.loss_sites.setdefault(str(place))
+                self._note_site("backward", place)
+            graph = session.graph.look(loss, place, str(place or "loss"))
+            if graph is not None:
+                leaves = [leaf for leaf, _ in graph.reached.values()]
+                if session.structural:
+                    session.discover(leaves)
+                    session.graph.place(graph)
+                session.wiring.graph_reached(leaves, session.registry.stray_parameters())
+                if LOOK in session.context.looks:
+                    session.activations.graph(graph)
+            session.activations.finish()
+            session.spend(LOOK, start)
+        if loss.numel() == 1:
+            session.training_loss.backward(self._unscaled(loss))
+
+    def _unscaled(self, loss: Tensor) -> Tensor:
+        """The loss before the gradient scaler multiplied it."""
+        if self._scaled is not None:
+            scaled, original = self._scaled
+            self._scaled = None
+            if scaled() is loss:
+                return original
+        return loss
+
+    @guarded("backward ends")
+    def backward_ends(self, outermost: bool | None, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self._backward_depth = max(0, self._backward_depth - 1)
+        if not outermost:
+            return
+        session = self.session
+        session.clock.backward_ends()
+        self.clearing.after_backward(session.loop.step)
+        if session.structural:
+            session.wiring.gradients()
+        session.lines.resume(session.context.step)
+
+    @guarded("backward failed")
+    def backward_failed(self, _token: Any, _error: BaseException) -> None:
+        self._backward_depth = 0
+
+    # -- optimizers --------------------------------------------------------------------
+
+    @guarded("optimizer created")
+    def optimizer_created(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        key = self.session.registry.optimizer_key(args[0])
+        self.session.loop.optimizer(key)
+        self.session.optimizers.created(key, caller())
+
+    @guarded("zero_grad")
+    def zeroed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        target = args[0]
+        key = self.session.registry.optimizer_key(target) if isinstance(target, Optimizer) else None
+        self.session.loop.call("zero_grad", key)
+        self.clearing.zeroed(key)
+        if self.session.structural:
+            self._note_site("zero_grad", caller())
+
+    @guarded("step begins")
+    def step_begins(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        session = self.session
+        closure = (args[1] if len(args) > 1 else kwargs.get("closure")) is not None
+        key = session.registry.optimizer_key(optimizer)
+        session.loop.optimizer(key)
+        session.begin_record()
+        if closure:
+            self._closures.add(id(optimizer))
+        session.clock.optimizer_begins(closure)
+        if session.structural:
+            session.discover([])
+            self._note_site("step", caller())
+        session.before_update(key, optimizer)
+        if not closure:
+            session.look_at_gradients(key, optimizer)
+
+    @guarded("step ends")
+    def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        session = self.session
+        key = session.registry.optimizer_key(optimizer)
+        closure = id(optimizer) in self._closures
+        self._closures.discard(id(optimizer))
+        self._stepped += 1
+        if closure:
+            session.look_at_gradients(key, optimizer)
+        session.clock.optimizer_ends()
+        self.clearing.after_step(key, optimizer)
+        session.training_loss.stepped(session.key(key), session.deferred.after, first_only=closure)
+        calls = session.loop.optimizer_step(key)
+        session.turn()
+        session.optimizers.stepped(key, optimizer, calls, closure)
+        session.after_update(key)
+        session.batch, session.targets = [], []
+        if session.live:
+            session.live.check()
+
+    @guarded("gradients clipped by norm")
+    def clipped_norm(self, _token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], norm: Any) -> None:
+        threshold = args[1] if len(args) > 1 else kwargs.get("max_norm")
+        norm_type = args[2] if len(args) > 2 else kwargs.get("norm_type", 2.0)
+        self._clipped("norm", args, kwargs, threshold, norm, float(norm_type))
+
+    @guarded("gradients clipped by value")
+    def clipped_value(self, _token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _result: Any) -> None:
+        threshold = args[1] if len(args) > 1 else kwargs.get("clip_value")
+        self._clipped("value", args, kwargs, threshold, None, None)
+
+    def _clipped(
+        self, how: str, args: tuple[Any, ...], kwargs: dict[str, Any], threshold: Any, norm: Any, norm_type: Any
+    ) -> None:
+        session = self.session
+        session.loop.call("clip")
+        parameters = args[0] if args else kwargs.get("parameters")
+        tensors = 1 if isinstance(parameters, Tensor) else len(parameters) if hasattr(parameters, "__len__") else 0
+        place = caller() if session.structural else None
+        details = {
+            "parameters": tensors,
+            "after_step": session.loop.backwards_since_step == 0,
+            "file": place.file if place else None,
+            "line": place.line if place else None,
+        }
+        session.optimizers.clipped(how, float(threshold), norm, norm_type, details)
+
+    @guarded("loss scaled")
+    def loss_scaled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], result: Any) -> None:
+        if isinstance(result, Tensor) and len(args) > 1 and isinstance(args[1], Tensor):
+            self._scaled = (weakref.ref(result), args[1].detach())
+
+    @guarded("scaler step begins")
+    def scaler_step_begins(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> int:
+        return self._stepped
+
+    @guarded("scaler step ends")
+    def scaler_step_ends(self, before: int | None, args: tuple[Any, ...], _kwargs: dict[str, Any], _r: Any) -> None:
+        session = self.session
+        skipped = before == self._stepped
+        session.record.scalar("scaler.skipped", session.context.step, float(skipped))
+        if skipped and len(args) > 1 and isinstance(args[1], Optimizer):
+            key = session.registry.optimizer_key(args[1])
+            self.clearing.after_step(key, args[1])
+            session.training_loss.stepped(session.key(key), session.deferred.after)
+            session.loop.optimizer_step(key)
+            session.turn()
+
+    @guarded("scaler updated")
+    def scaler_updated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        self.session.loop.call("scaler")
+        self.session.optimizers.scaled(args[0])
+
+    @guarded("gradients unscaled")
+    def unscaled(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self.session.loop.call("unscale")
+
+    @guarded("scheduler step")
+    def scheduled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        session = self.session
+        scheduler = args[0]
+        session.loop.call("scheduler")
+        optimizer = getattr(scheduler, "optimizer", None)
+        key = session.registry.optimizer_key(optimizer) if isinstance(optimizer, Optimizer) else None
+        session.optimizers.scheduled(f"{type(scheduler).__name__}@{key}", scheduler, key, caller())
+
+    # -- modes, compile ----------------------------------------------------------------
+
+    @guarded("mode changes")
+    def mode_changes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._mode_depth += 1
+        if self._mode_depth == 1:
+            training = args[1] if len(args) > 1 else kwargs.get("mode", True)
+            if not training:
+                self.arm()
+            self._note_site("train" if training else "eval", caller())
+
+    @guarded("mode changed")
+    def mode_changed(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self._mode_depth = max(0, self._mode_depth - 1)
+
+    @guarded("state loaded")
+    def state_loaded(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        if not self.session.loop.backwards:
+            self.session.registry.loaded.update(id(p) for p in args[0].parameters())
+
+    @guarded("compile")
+    def compiling(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        self.session.compiled = True
+        self.arm()
+
+    def _note_site(self, call: str, place: Place | None) -> None:
+        if place is None or (call, *place) in self._last_sites or len(self._last_sites) > 64:
+            return
+        self._last_sites.add((call, *place))
+        fact = CallSiteFact(call, place.file, place.line, place.code[:200])
+        self.session.record.fact(fact, self.session.context.step, f"{call}@{place}")
+
+
+def _describe_loader(name: str, loader: Any) -> LoaderFact:
+    dataset = getattr(loader, "dataset", None)
+    sampler = type(getattr(loader, "sampler", None)).__name__
+    shuffled = {"RandomSampler": True, "SequentialSampler": False}.get(sampler)
+    return LoaderFact(
+        name=name,
+        phase="unknown",
+        batches=_length(loader),
+        samples=_length(dataset),
+        batch_size=getattr(loader, "batch_size", None),
+        workers=getattr(loader, "num_workers", 0) or 0,
+        shuffled=shuffled,
+        dataset=type(dataset).__name__,
+        pin_memory=bool(getattr(loader, "pin_memory", False)),
+    )
+
+
+def _length(thing: Any) -> int | None:
+    try:
+        return len(thing)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+def _mean_loss(call: LossCall) -> Tensor:
+    """The call's loss as a mean: sums are divided by their number of targets, so that batches compare."""
+    result = call.result.detach()
+    if result.numel() != 1:
+        return result.float().mean()
+    if call.options.get("reduction") == "sum":
+        source = call.target if call.target is not None and call.indices else call.input
+        return result / max(1, source.numel())
+    return result
+
+
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Inside torch.func a tensor is a wrapper that must not be kept or read."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def _inside_backward() -> bool:
+    """A recomputation of activation checkpointing runs backward inside backward."""
+    current = getattr(torch._C, "_current_graph_task_id", None)
+    return current is not None and current() != -1

@@ -1,0 +1,193 @@
+"""`watch` and `Doctor`: the same as `torchdoctor run`, from code.
+
+The composition root for use in a program: it hands the engine to the session and the verdict to the terminal.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from torchdoctor import engine, signals
+from torchdoctor.attach import session as sessions
+from torchdoctor.attach.options import DISABLE_KEY, RUNS_FOLDER, Options
+from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
+from torchdoctor.findings import Finding, Verdict
+from torchdoctor.rules import catalogue
+from torchdoctor.run import Run
+
+log = logging.getLogger("torchdoctor")
+
+VALIDATION_NAMES = ("val_loss", "valid_loss", "validation_loss", "eval_loss")
+"""Names under which people log a validation loss; it is used where none was seen in the loop."""
+
+
+def watch(
+    *targets: nn.Module | Optimizer,
+    out: str | Path = RUNS_FOLDER,
+    name: str | None = None,
+    overhead: float | None = None,
+    modules: Sequence[str] = ("*",),
+    every_step: bool = False,
+    on_finding: Callable[[Finding], None] | None = None,
+    stop_on: Sequence[str] = (),
+    quiet: bool = False,
+) -> Doctor:
+    """Watch the training that follows, until `close()` or the end of a `with` block.
+
+    targets     models and optimizers, if you want to name them; without any, whatever trains is found
+    out, name   where the run's folder goes and what it is called
+    overhead    share of a step's time that may be spent on measuring (0.01 on a GPU, 0.03 on a CPU)
+    modules     globs over module names, such as ["encoder.*"], whose tensors are measured
+    every_step  take every signal on every step, whatever it costs
+    on_finding  called with each finding as it comes, from another thread
+    stop_on     names of diagnoses that end the run with `StopTraining`
+    quiet       do not print the verdict at the end
+    """
+    for target in targets:
+        if not isinstance(target, (nn.Module, Optimizer)):
+            raise UsageError(f"watch takes models and optimizers, not {type(target).__name__}")
+    _check_names(stop_on)
+    options = Options(
+        out=str(out),
+        name=name,
+        overhead=overhead,
+        modules=(modules,) if isinstance(modules, str) else tuple(modules),
+        every_step=every_step,
+        stop_on=tuple(stop_on),
+    )
+    if os.environ.get(DISABLE_KEY) == "1":
+        return Doctor(None, quiet=True)
+    running = sessions.current()
+    if running is not None:
+        log.info("torchdoctor: already watching; watch() joins the session that runs")
+    session = running or sessions.start(options, engine.examine)
+    for target in targets:
+        if isinstance(target, nn.Module):
+            session.registry.add_model(target)
+        else:
+            session.loop.optimizer(session.registry.optimizer_key(target))
+    if on_finding is not None and session.live is not None:
+        session.live.listeners.append(on_finding)
+    return Doctor(session, quiet=quiet, owns=running is None)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    known = {r.rule.name for r in catalogue()}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError(f"no diagnosis is called {name!r}; `torchdoctor explain` lists them")
+
+
+class Doctor:
+    """A handle on the run that is being watched."""
+
+    def __init__(self, session: sessions.Session | None, *, quiet: bool = False, owns: bool = True) -> None:
+        self._session = session
+        self._quiet = quiet
+        self._owns = owns
+        self._verdict: Verdict | None = None
+
+    @property
+    def directory(self) -> Path | None:
+        """The run's folder, once training has begun."""
+        session = self._session
+        return session.directory if session is not None and session.record.started else None
+
+    def log(self, **scalars: float) -> None:
+        """Record numbers that hooks cannot see, such as `val_accuracy=0.91`, at the current step."""
+        session = self._session
+        if session is None or session.finished:
+            return
+        step = session.loop.updates
+        for name, value in scalars.items():
+            try:
+                number = float(value)
+            except (TypeError, ValueError) as error:
+                raise UsageError(f"log({name}=...) takes a number, not {type(value).__name__}") from error
+            session.record.scalar(signals.USER.name, step, number, name)
+            if name in VALIDATION_NAMES and not session.loop.validations:
+                session.record.scalar(signals.LOSS_VALIDATION.name, step, number)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What can be said by now, most important first."""
+        return self.verdict().findings
+
+    def verdict(self) -> Verdict:
+        """The whole verdict by now: findings, what was ruled out, what could not be examined."""
+        if self._verdict is not None:
+            return self._verdict
+        session = self._session
+        verdict = session.findings_so_far() if session is not None else None
+        return verdict or Verdict(run={})
+
+    def run(self) -> Run | None:
+        """The record so far, as rules see it."""
+        session = self._session
+        if session is None or not session.record.started:
+            return None
+        return session.record.stored_run() if session.finished else session.record.run()
+
+    def summary(self) -> dict[str, Any]:
+        """The short figures: final and best loss, gradient norm, clip frequency, non-finite events, trend."""
+        from torchdoctor.summary import summary
+
+        run = self.run()
+        return summary(run) if run is not None else {}
+
+    def close(self, status: str = "finished") -> Verdict | None:
+        """Stop watching, and print the verdict unless `quiet`."""
+        session = self._session
+        if session is None or session.finished or not self._owns:
+            return self._verdict
+        self._verdict = session.finish(status)
+        if self._verdict is None:
+            if not self._quiet:
+                print("torchdoctor: nothing was trained while it watched", file=sys.stderr)
+        elif not self._quiet:
+            self._print()
+        return self._verdict
+
+    def _print(self) -> None:
+        from torchdoctor.report.terminal import print_verdict
+
+        assert self._verdict is not None
+        try:
+            print_verdict(self._verdict, self.run(), directory=self.directory)
+        except Exception:
+            log.exception("torchdoctor: the verdict could not be printed; `torchdoctor diagnose %s`", self.directory)
+
+    def __enter__(self) -> Doctor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        """The block's exception goes on, except the stop that the user asked for."""
+        status = "finished" if kind is None or kind is StopTraining else "crashed"
+        self.close("interrupted" if kind is KeyboardInterrupt else status)
+        if kind is StopTraining:
+            print(f"torchdoctor: {error}", file=sys.stderr)
+            return True
+        return False
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the verdict so far."""
+        from html import escape
+
+        verdict = self.verdict()
+        if not verdict.findings:
+            return "<p><b>torchdoctor</b>: nothing found so far</p>"
+        rows = "".join(
+            f"<li><b>{escape(f.severity.value)}</b> {escape(f.title)}<br>{escape(f.summary)}</li>"
+            for f in verdict.findings
+        )
+        return f"<p><b>torchdoctor</b></p><ul>{rows}</ul>"
