@@ -110,7 +110,9 @@ def _conclude(comparison: Comparison) -> str:
         )
         return f"Nothing recorded about configuration or environment differs, and {effect}{unexplained}."
     if len(changes) == 1:
-        return f"One thing changed, {changes[0]}, and {effect}{': look there first' if apart else ''}."
+        change = next((d for d in comparison.differences if d.name == changes[0]), None)
+        words = f"{change.name} from {change.good} to {change.bad}" if change else changes[0]
+        return f"One thing changed, {words}, and {effect}{': look there first' if apart else ''}."
     advice = "so it cannot be put down to one of them: change one thing at a time" if first else "without effect"
     return f"{len(changes)} things changed ({_few(changes)}), and {effect}, {advice}."
 

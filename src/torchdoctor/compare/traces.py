@@ -67,9 +67,15 @@ def compare_traces(good: Run, bad: Run) -> tuple[list[Deviation], list[str]]:
             deviations.append(deviation)
         elif compared and not name.startswith(TIMES):
             same.append(f"{name} of {key}" if key else name)
-    last = max(good.steps, bad.steps) + 1
-    deviations.sort(key=lambda d: (d.first_step if d.first_step is not None else last, d.apart_step or last, d.signal))
+    deviations.sort(key=_order)
     return deviations, same
+
+
+def _order(deviation: Deviation) -> tuple[bool, int, bool, int, bool, str]:
+    """By the first step that differs, then by the first beyond noise; what has none comes last, the loss first."""
+    first, apart = deviation.first_step, deviation.apart_step
+    loss = deviation.signal.startswith("loss")
+    return first is None, first or 0, apart is None, apart or 0, not loss, deviation.signal
 
 
 def _scalar(good: Run, bad: Run, name: str, key: str) -> tuple[int, Deviation | None]:

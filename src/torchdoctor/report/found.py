@@ -34,7 +34,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("predictions", "no classification was seen"),
     ("labels", "no class labels were seen"),
     ("label.", "no class labels were seen"),
-    ("loss.train", "no training loss was seen"),
+    ("loss.", "no training loss was seen"),
     ("loss_call", "no call of a torch loss function was seen"),
     ("graph", "the graph at the loss was not seen"),
     ("wiring", "no update was seen"),
@@ -62,6 +62,10 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("time.", "step times were not measured"),
     ("rate.", "step times were not measured"),
     ("memory.", "memory was not measured"),
+    ("phase", "no update was seen"),
+    ("call_site", "no call of the loop was seen"),
+    ("nonfinite", "nothing was NaN or infinite"),
+    ("own_health", "torchdoctor did not record its own cost"),
     ("user", "nothing was logged with doctor.log"),
 )
 """Why a rule could not look, by how the name of the missing signal or fact begins; the first that fits is said."""

@@ -22,7 +22,6 @@ from torchdoctor.report import found
 from torchdoctor.report.letter import aside, brief, passage
 from torchdoctor.report.sheet import (
     QUIET,
-    STYLES,
     Page,
     Sheet,
     indent,
@@ -64,18 +63,6 @@ def print_verdict(
 ) -> None:
     """Print the letter to `file` (the standard error unless told otherwise); in colour only on a terminal."""
     show(render(verdict, run, directory=directory, width=width), file or sys.stderr)
-
-
-def announce(finding: Finding, step: int | None = None, ascii_only: bool = False) -> Text:
-    """A finding in one line, for a run that still trains."""
-    page = Page(ascii_only)
-    at = f"step {step:,}: " if step is not None else ""
-    return Text.assemble(
-        f"torchdoctor: {at}",
-        (finding.severity.value, STYLES[finding.severity]),
-        f" {finding.name} ({finding.code}): ",
-        page.line(finding.title),
-    )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from building import RunBuilder
+from torchdoctor import signals
+from torchdoctor.facts import KINDS, ClipFact, HealthFact, LoaderFact, ModelFact, PhaseFact, SchedulerFact
+from torchdoctor.findings import RULE_FAILED, NotExamined, Verdict
+from torchdoctor.report.found import describe_found, describe_health, describe_not_examined, describe_unknown
+
+PHASE = PhaseFact(
+    updates=320,
+    backwards=320,
+    passes_train=320,
+    passes_validation=84,
+    passes_unknown=0,
+    validations=14,
+    updates_between_validations=23.0,
+    loss_sites=["train.py:41"],
+)
+TRAIN_LOADER = LoaderFact("train_loader", "train", 23, 1438, 64, 0, True, "TensorDataset")
+
+
+def test_a_common_loop_is_told_in_one_sentence() -> None:
+    run = (
+        RunBuilder()
+        .optimizer("SGD", lr=0.1)
+        .fact(ModelFact("model", "Net", 52_650, 52_650, 9))
+        .fact(TRAIN_LOADER)
+        .fact(PHASE)
+        .build()
+    )
+    assert describe_found(run) == (
+        "1 model (Net, 52.6 k parameters), 1 optimizer (SGD, lr 0.1), 1 loader (train 1,438 samples by 64), "
+        "training loss at train.py:41, validation after every epoch (~23 steps)"
+    )
+    assert describe_unknown(run) == []
+
+
+def test_nothing_found_is_said_and_not_left_out() -> None:
+    assert describe_found(RunBuilder().build()) == (
+        "no model, no optimizer, no DataLoader, no training loss, no validation"
+    )
+
+
+def test_a_gan_with_extras() -> None:
+    run = (
+        RunBuilder()
+        .optimizer("Adam", key="0", lr=2e-4)
+        .optimizer("Adam", key="1", lr=1e-4)
+        .fact(ModelFact("generator", "Generator", 1_200_000, 1_200_000, 9))
+        .fact(ModelFact("critic", "Critic", 900, 900, 3))
+        .fact(SchedulerFact("0", "StepLR", "0"))
+        .fact(ClipFact("norm", 1.0, 2.0, 12))
+        .scalar(signals.LOSS_TRAIN, 1.0, key="0")
+        .build()
+    )
+    words = describe_found(run)
+    assert "2 models (Generator 1.2 M and Critic 900)" in words
+    assert "2 optimizers (Adam, lr 0.0002 and Adam, lr 0.0001)" in words
+    assert "training loss at an unknown line" in words
+    assert words.endswith("1 scheduler (StepLR), gradients clipped by norm at 1")
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (replace(PHASE, validations=1, updates_between_validations=None), "validation once"),
+        (replace(PHASE, updates_between_validations=100.0), "validation every ~100 steps"),
+        (replace(PHASE, validations=0, passes_validation=0), "no validation"),
+        (replace(PHASE, backwards=1280, updates_between_validations=6.0), "validation after every epoch (~6 steps)"),
+    ],
+)
+def test_when_validation_comes(phase: PhaseFact, words: str) -> None:
+    assert words in describe_found(RunBuilder().fact(TRAIN_LOADER).fact(phase).build())
+
+
+def test_accumulation_and_what_was_not_understood_are_told() -> None:
+    phase = replace(PHASE, backwards=1280, passes_unknown=3, notes=["two loops share a model"])
+    run = RunBuilder().fact(phase).build()
+    assert "training loss at train.py:41 (4 backwards an update)" in describe_found(run)
+    assert describe_unknown(run) == ["two loops share a model", "3 forward passes of unknown purpose"]
+
+
+def test_what_was_not_examined_is_grouped_by_reason() -> None:
+    verdict = Verdict(
+        run={},
+        not_examined=(
+            NotExamined("overfitting", ("loss.validation",)),
+            NotExamined("train-mode-in-evaluation", ("modes", "loss.validation")),
+            NotExamined("miscalibrated", ("loss.validation",)),
+            NotExamined("noisy-validation", ("loss.validation",)),
+            NotExamined("clipping-too-tight", ("clip.norm",)),
+            NotExamined("environment-differs", ("comparison",)),
+            NotExamined("dead-relu", (f"{RULE_FAILED}: KeyError: 'a'",)),
+            NotExamined("new", ("quantum.flux",)),
+        ),
+    )
+    assert describe_not_examined(verdict) == [
+        "overfitting, train-mode-in-evaluation and 2 others (no validation pass was seen)",
+        "clipping-too-tight (gradients are not clipped)",
+        "environment-differs (it compares two runs: torchdoctor diff GOOD BAD)",
+        "dead-relu (torchdoctor's own fault, please report it)",
+        "new (the run lacks quantum.flux)",
+    ]
+
+
+def test_every_signal_and_fact_has_a_reason() -> None:
+    for name in [*signals.ALL, *KINDS]:
+        (line,) = describe_not_examined(Verdict(run={}, not_examined=(NotExamined("x", (name,)),)))
+        assert "lacks" not in line, name
+
+
+def test_our_own_health_hides_nothing() -> None:
+    health = HealthFact(
+        overhead=0.12,
+        budget=0.03,
+        dropped={"histograms": 1200},
+        disabled={"activations": "raised IndexError three times"},
+        unsupported={"embedding.weight": "sparse gradient"},
+    )
+    lines = describe_health(RunBuilder().fact(health).build())
+    assert lines[0].startswith("measuring took 12 % of the step time (budget 3 %)")
+    assert "short" in lines[0]
+    assert "1,200 of histograms" in lines[1]
+    assert lines[2] == "activations was switched off: raised IndexError three times"
+    assert lines[3] == "embedding.weight is not supported: sparse gradient"
+    assert describe_health(RunBuilder().build()) == []
