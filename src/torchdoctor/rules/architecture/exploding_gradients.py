@@ -93,7 +93,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     found = False
     for layers in stacks(run):
         rise = _rise(run, layers)
-        if rise is not None and (harm := _harm(run)):
+        if rise is not None and (harm := _harm(run, rise)):
             found = True
             yield _over_depth(run, rise, harm)
             continue
@@ -121,14 +121,14 @@ def _rise(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
     return inner if 0 < inner.fall <= 1 / RISE and inner.order <= ORDER and inner.gradual else None
 
 
-def _harm(run: Run) -> str | None:
+def _harm(run: Run, rise: Profile) -> str | None:
     broke, loss = broken_at(run), loss_curve(run)
     if broke is not None:
         return f"the loss or the weights are no longer finite from step {broke} on"
     if loss is not None and loss.stuck:
         return f"the loss does not fall ({curves.figure(loss.begin)} to {curves.figure(loss.end)})"
-    updates = run.matrix(UPDATE_RATIO).first(EARLY_LOOKS).values
-    largest = float(np.nanmax(updates)) if np.isfinite(updates).any() else 0.0
+    updates = run.matrix(UPDATE_RATIO).select([layer.name for layer in rise.layers]).first(EARLY_LOOKS).values
+    largest = float(np.max(updates[np.isfinite(updates)], initial=0.0))
     if largest >= SHARE_OF_WEIGHTS:
         return f"an update changes a layer by {largest:.1f} times its own size"
     return None

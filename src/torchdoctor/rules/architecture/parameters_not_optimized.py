@@ -87,7 +87,7 @@ def _unregistered(run: Run, names: list[str]) -> Finding:
         proof=Proof.STRUCTURE,
         title=f"{len(names)} parameters belong to no module and no optimizer: {_shown(names)}",
         summary="The loss depends on layers that the model does not register, typically because they are kept in a "
-        "plain Python list. model.parameters() does not return them, so they are never trained, saved or moved to a device.",
+        "plain Python list. model.parameters() does not return them, so they are never trained, saved or moved.",
         where=_places(run, names),
         evidence=[
             Evidence(f"got gradients, but no module holds them: {_shown(names, 6)}", "wiring", float(len(names)))

@@ -102,20 +102,27 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 
 def _hidden(run: Run) -> list[ModuleFact]:
     """Sigmoids and tanhs with a weight layer of the same model behind them."""
-    with_weights = {p.module for p in run.parameters.values()}
+    with_weights = {p.module for p in run.parameters.values() if len(p.shape) >= 2}
     near_loss = {o.name.lower() for f in run.facts(GraphFact) for o in LossGraph(f).operators}
     found = []
     for module in run.modules.values():
         if module.activation not in KINDS:
             continue
-        if module.order is None:
-            if module.activation not in near_loss:
+        stands = _stands_at(run, module)
+        if stands is None or stands.order is None:
+            if near_loss and module.activation not in near_loss:
                 found.append(module)
             continue
-        behind = (m for m in run.modules.values() if m.order is not None and m.order > module.order)
-        if any(m.name in with_weights and _model(run, m.name) == _model(run, module.name) for m in behind):
+        behind = (m for m in run.modules.values() if m.order is not None and m.order > stands.order)
+        if any(m.name in with_weights and _model(run, m.name) == _model(run, stands.name) for m in behind):
             found.append(module)
     return found
+
+
+def _stands_at(run: Run, module: ModuleFact) -> ModuleFact | None:
+    """A function found in the graph is named "tanh after LAYER" and stands where that layer does."""
+    _, after, layer = module.name.partition(" after ")
+    return run.modules.get(layer.partition(" #")[0]) if after else module
 
 
 def _model(run: Run, name: str) -> str:

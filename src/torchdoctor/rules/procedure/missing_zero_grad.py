@@ -119,7 +119,7 @@ def _finding(run: Run, key: str, trace: Trace, kept: float) -> Finding:
             1.0 - SHARE,
         )
     ]
-    norm = curves.read(run.scalar(GRADIENT_GLOBAL_L2, key))
+    norm = curves.read(run.scalar(GRADIENT_GLOBAL_L2, key if key in run.keys(GRADIENT_GLOBAL_L2) else ""))
     if len(norm) >= 3:
         first, peak = float(norm.values[0]), float(norm.values.max())
         text = f"the gradient norm went from {curves.figure(first)} at the start to as much as {curves.figure(peak)}"

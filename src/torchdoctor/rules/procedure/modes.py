@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchdoctor.facts import ModelFact, ModesFact, WiringFact
 from torchdoctor.run import Run
@@ -30,10 +30,24 @@ def stretches(run: Run, phase: str) -> dict[str, list[Stretch]]:
         if fact.phase == phase:
             by_model.setdefault(fact.model, []).append((step, fact))
     found: dict[str, list[Stretch]] = {}
-    for model, seen in by_model.items():
+    for model, every in by_model.items():
+        seen = _without_totals(every)
         ends = [*(step for step, _ in seen[1:]), max(run.steps, seen[-1][0])]
         found[model] = [Stretch(fact, step, end) for (step, fact), end in zip(seen, ends, strict=True)]
     return found
+
+
+def _without_totals(seen: list[tuple[int, ModesFact]]) -> list[tuple[int, ModesFact]]:
+    """At its end a run counts the passes of every state once more; those are no new stretches."""
+    last = seen[-1][0]
+    states: list[ModesFact] = []
+    kept = []
+    for step, fact in seen:
+        state = replace(fact, passes=1)
+        if step < last or state not in states:
+            kept.append((step, fact))
+        states.append(state)
+    return kept
 
 
 def is_trained(run: Run, model: str) -> bool:

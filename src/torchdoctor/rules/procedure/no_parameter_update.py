@@ -5,7 +5,7 @@ Batches are fetched, losses are computed, and the model at the end is bit for bi
 loss curve shows is noise between batches.
 
 ## Why it happens
-- `optimizer.step()` is never called, or stands in a branch that is never taken.
+- `optimizer.step()` (or the whole update) is never called, or stands in a branch that is never taken.
 - `loss.backward()` is missing, so there is nothing to step along.
 - `zero_grad()` stands between `backward()` and `step()`: the gradients are gone when they are needed.
 - The learning rate is zero: a schedule that starts or ends at zero, a typo, a value divided as an integer.
@@ -86,7 +86,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if phase is None or not run.optimizers or (wiring is not None and wiring.changed_outside):
         return
     if phase.updates == 0:
-        if phase.backwards >= MIN_BACKWARDS:
+        if phase.backwards >= MIN_BACKWARDS or (not phase.backwards and phase.passes_unknown >= MIN_BACKWARDS):
             yield _never_stepped(run, phase)
         return
     if phase.updates < MIN_UPDATES:
@@ -174,10 +174,11 @@ def _cleared_before_step(order: OrderFact) -> bool:
 def _never_stepped(run: Run, phase: PhaseFact) -> Finding:
     optimizer = next(iter(run.optimizers.values()))
     site = call_site(run, "backward")
+    computed = f"{phase.backwards} backwards" if phase.backwards else f"{phase.passes_unknown} passes, 0 backwards"
     reason = Reason(
-        f"optimizer.step() is never called ({phase.backwards} backwards, 0 updates)",
-        f"An optimizer ({optimizer.type}) was built and gradients are computed, but it is never asked to make a step.",
-        "Call step after backward.",
+        f"optimizer.step() is never called ({computed}, 0 updates)",
+        f"An optimizer ({optimizer.type}) was built and losses are computed, but it is never asked to make a step.",
+        "Call backward on the loss, then step.",
         (f"{site.code}\n" if site and site.code else "loss.backward()\n") + "optimizer.step()",
         ("backward",),
     )
