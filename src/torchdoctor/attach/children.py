@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
@@ -46,7 +47,7 @@ def is_disabled() -> bool:
 
 def follow(options: Options) -> None:
     """Have processes that multiprocessing spawns from here on attach themselves."""
-    after_import("multiprocessing.spawn", functools.partial(_send_passengers, options.to_json()))
+    after_import("multiprocessing.spawn", functools.partial(_send_passengers, replace(options, shared=True).to_json()))
 
 
 def _send_passengers(options: str, spawn: ModuleType) -> None:

@@ -38,6 +38,8 @@ class Options:
     """most that the run may take on disk"""
     snapshot_bytes: int = 256_000_000
     """most memory for copies of weights (updates are measured against a copy)"""
+    shared: bool = False
+    """other processes may train under this name, too: one without a rank takes a free name (see ranks.take_place)"""
 
     def __post_init__(self) -> None:
         if self.overhead is not None and not 0 < self.overhead <= 1:

@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from torchdoctor.attach.launcher import make_name, speaks
 from torchdoctor.attach.options import RUNS_FOLDER, Options
+from torchdoctor.attach.ranks import make_name, speaks
 from torchdoctor.attach.target import read_target
 from torchdoctor.cli.running import Request, perform
 from torchdoctor.cli.wishes import check_folder, check_json, read_names, read_run_name, read_severity

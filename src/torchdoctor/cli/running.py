@@ -6,14 +6,16 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.children import follow, is_disabled, watch_for_exec
-from torchdoctor.attach.launcher import launch, speaks
+from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options
+from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import announce, say
@@ -52,18 +54,18 @@ class Record:
 
 def perform(request: Request) -> int:
     """Run it, tell the verdict, and give the exit status."""
-    if is_disabled():
-        run = launch(request.target, None) if request.target.kind == COMMAND else execute(request.target)
-        return run.status
+    since = time.time()
     if request.target.kind == COMMAND:
-        ending = launch(request.target, request.options)
-        return Conclusion(request, ending, None).status()
+        ending = launch(request.target, None if is_disabled() else request.options)
+        return ending.status if is_disabled() else Conclusion(request, ending, since).status()
+    if is_disabled():
+        return execute(request.target).status
     attachment = Attachment(request.options, on_finding=announce if request.options.live and speaks() else None)
     attachment.begin()
     follow(request.options)
     watch_for_exec(lambda: _warn_of_exec(request, attachment))
     ending = execute(request.target)
-    return Conclusion(request, ending, attachment).status() if attachment.is_here else ending.status
+    return Conclusion(request, ending, since, attachment).status() if attachment.is_here else ending.status
 
 
 def _warn_of_exec(request: Request, attachment: Attachment) -> None:
@@ -82,11 +84,12 @@ def _as_command(request: Request) -> str:
 class Conclusion:
     """What is said and returned once the script has ended. `attachment` is None for a command."""
 
-    def __init__(self, request: Request, ending: Ending, attachment: Attachment | None) -> None:
+    def __init__(self, request: Request, ending: Ending, since: float, attachment: Attachment | None = None) -> None:
         self.request = request
         self.ending = ending
+        self.since = since
         self.attachment = attachment
-        self.problem: str | None = None
+        self.others: list[Path] = []
 
     def status(self) -> int:
         """Close the record and tell it; nothing that goes wrong in here changes how the script ended."""
@@ -104,23 +107,24 @@ class Conclusion:
         return self.ending.status or USAGE_STATUS
 
     def _collect(self) -> Record | None:
+        """This process's own record, or the gravest of those that child processes left."""
         if self.attachment is not None:
             verdict = self.attachment.finish(self.ending.how, self.ending.exception)
             session = self.attachment.session
             if verdict is not None and session is not None and session.directory is not None:
                 return Record(verdict, _read(session.directory), session.directory)
-        options = self.request.options
-        directory = options.directory(options.name or "")
-        if not speaks() or not directory.is_dir():
+        if not speaks():
             return None
-        from torchdoctor.engine import examine
-
-        run = _read(directory)
-        return Record(examine(run), run, directory)
+        records = [_examine(place) for place in taken_places(self.request.options, self.since)]
+        if not records:
+            return None
+        chosen = min(records, key=lambda r: r.verdict.worst.rank if r.verdict.worst else len(Severity))
+        self.others = [r.directory for r in records if r is not chosen]
+        return chosen
 
     def _tell(self, record: Record) -> int:
         if self.ending.stopped is not None:
-            say(f"stopped, as --stop-on asked: {self.ending.stopped}")
+            say(f"{self.ending.stopped} (--stop-on)")
         if self.request.json is not None:
             from torchdoctor.report import json
 
@@ -132,6 +136,8 @@ class Conclusion:
         elif not record.verdict.healthy:
             first = record.verdict.findings[0]
             say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
+        if self.others and not self.request.quiet:
+            say(f"{len(self.others)} more processes trained; see torchdoctor diagnose {self.others[0]} and the like")
         return self._status_by(record.verdict)
 
     def _status_by(self, verdict: Verdict) -> int:
@@ -174,6 +180,13 @@ class Conclusion:
         if self.ending.how == CRASHED:
             return "Its own error is above."
         return f"If it trains in a child process started with subprocess, use {_as_command(self.request)}"
+
+
+def _examine(directory: Path) -> Record:
+    from torchdoctor.engine import examine
+
+    run = _read(directory)
+    return Record(examine(run), run, directory)
 
 
 def _read(directory: Path) -> Run:

@@ -1,0 +1,96 @@
+"""A process's place in its run: which rank it is, whether it speaks, and the name its record goes under."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchdoctor.attach.options import Options
+
+RANK_KEYS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+GROUP_KEYS = ("TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+NODE_KEYS = ("GROUP_RANK", "SLURM_NODEID")
+"""What torchrun, Open MPI, MPICH and Slurm put into the environment of the processes they start."""
+
+CLOCK_GRAIN = 0.05
+"""Seconds by which a file's time may lie behind the clock that a program reads."""
+
+
+def find_rank(environment: Mapping[str, str] = os.environ) -> int | None:
+    """The process's rank: from torch.distributed once that is up, else from the environment; None if it has none."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    return next((int(environment[key]) for key in RANK_KEYS if environment.get(key, "").isdigit()), None)
+
+
+def speaks(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is the one of its group that talks to the user."""
+    return not find_rank(environment)
+
+
+def take_place(options: Options) -> tuple[str, int]:
+    """The run's name and the process's rank in it; called when training begins, by which time the rank is known.
+
+    Where several processes may train under one name and they are not ranks of one training (a pool that tries
+    settings), the first takes the name and each other one the name with a number. The folder is made to claim it.
+    """
+    if options.name is None:
+        raise ValueError("the run has no name yet")
+    rank = find_rank()
+    if rank is not None or not options.shared:
+        return options.name, rank or 0
+    folder = Path(options.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    name, number = options.name, 1
+    while True:
+        try:
+            (folder / name).mkdir()
+            return name, 0
+        except FileExistsError:
+            number += 1
+            name = f"{options.name}-{number}"
+
+
+def taken_places(options: Options, since: float) -> list[Path]:
+    """The folders that processes of this run have written since a moment, the first one first."""
+    folder, name = Path(options.out), options.name or ""
+    named = [path for path in folder.glob("*/") if path.name == name or _number(path.name, name)]
+    written = [path for path in named if any(f.stat().st_mtime >= since - CLOCK_GRAIN for f in path.iterdir())]
+    return sorted(written, key=lambda path: _number(path.name, name))
+
+
+def _number(candidate: str, name: str) -> int:
+    number = candidate.removeprefix(f"{name}-")
+    return int(number) if candidate != name and number.isdigit() and candidate == f"{name}-{number}" else 0
+
+
+def make_name(stem: str, environment: Mapping[str, str] = os.environ) -> str:
+    """A name for the run that no other run has, and that all processes of one launch on one machine agree on.
+
+    Processes of one launch have one parent (torchrun's agent, slurmstepd, orted): its start and number name the run.
+    """
+    if not any(environment.get(key) for key in GROUP_KEYS):
+        return f"{stem}-{_stamp(time.time())}-{os.getpid()}"
+    parent = os.getppid()
+    started = _start_of(parent)
+    when = _stamp(started) if started is not None else "launch"
+    node = next((environment[key] for key in NODE_KEYS if environment.get(key)), "0")
+    return f"{stem}-{when}-{parent}" + (f"-node{node}" if node != "0" else "")
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime(seconds))
+
+
+def _start_of(pid: int) -> float | None:
+    """When a process started, in seconds since 1970; None where the system does not tell (no /proc)."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+        return int(booted.split()[1]) + int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
