@@ -1,0 +1,181 @@
+"""Training improves while validation gets worse: the model overfits.
+
+## What it means
+Up to some point what the model learns from the training samples also holds for others. From the onset on it learns
+what is particular to the training samples: their loss goes on falling, the loss on validation data turns and rises.
+What is kept from the run's end is worse than what it had at the onset.
+
+## Why it happens
+- Too little data for the size of the model, or samples that are nearly copies of each other.
+- Training goes on long after the useful part is learned.
+- No regularisation: no augmentation, weight decay, dropout.
+- Wrong labels in the training set: in the end they are learned by heart.
+- The validation loss alone can rise because the model becomes over-confident while its accuracy holds.
+
+## How it is detected
+The validation loss of every pass is smoothed and its lowest point taken as the onset. The finding needs five passes,
+at least three of them after the onset, a rise beyond three times the scatter from pass to pass, and a training loss
+that went on falling. How much of the whole gain was given back decides: a quarter of it (or a tenth, if the loss is
+also half again its best) is a warning, less is an info, since mild overfitting after the best checkpoint harms nobody
+who keeps that checkpoint.
+
+## How to fix it
+In this order: more data, or more of it by augmentation; weight decay; dropout; a smaller model. And keep the best
+checkpoint instead of the last, or stop a few passes after the onset. Check the labels of samples whose training loss
+fell last.
+
+## Known false alarms
+Runs that overfit on purpose (memorising one batch as a test), and very large models for which validation loss falls a
+second time later.
+
+## References
+Prechelt, "Early Stopping - But When?" (1998). Goodfellow, Bengio and Courville, "Deep Learning" (2016), chapter 7.
+Guo et al., "On Calibration of Modern Neural Networks" (2017). Nakkiran et al., "Deep Double Descent" (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
+from torchdoctor.rules import baseline, curves
+from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION, WEIGHT_DECAY
+
+RULE = Rule(
+    code="E001",
+    name="overfitting",
+    family="evaluation",
+    needs=(LOSS_TRAIN, LOSS_VALIDATION),
+    explains=("miscalibrated", "sharp-minimum"),
+    fallback=True,
+)
+
+LEAST_PASSES = 5
+LEAST_AFTER_ONSET = 3
+BEYOND_SCATTER = 3.0
+"""A rise of so many standard deviations of the scatter from pass to pass."""
+GIVEN_BACK = 0.25
+"""Share of the whole gain on validation that was lost again after the onset."""
+GIVEN_BACK_LESS, RISEN = 0.1, 1.5
+"""A smaller share counts where the loss is also half again its best."""
+RISEN_AT_LEAST = 1.2
+FELL_ON = 0.9
+"""Training loss at the end over that at the onset."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where validation turned, and how far it went."""
+
+    onset: int
+    best: float
+    end: float
+    given_back: float
+    train_at_onset: float
+    train_at_end: float
+
+    @property
+    def is_marked(self) -> bool:
+        risen = self.end / self.best if self.best > 0 else np.inf
+        if self.given_back >= GIVEN_BACK:
+            return risen > RISEN_AT_LEAST
+        return self.given_back >= GIVEN_BACK_LESS and risen >= RISEN
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    losses = curves.read(run.scalar(LOSS_TRAIN), closely=False)
+    validation = curves.read(run.scalar(LOSS_VALIDATION), closely=False)
+    turn = find_turn(losses, validation, baseline.chance(run))
+    if turn is None:
+        return
+    accuracy = curves.read(run.scalar(ACCURACY_VALIDATION), closely=False)
+    yield RULE.finding(
+        severity=Severity.WARNING if turn.is_marked else Severity.INFO,
+        confidence=0.85 if turn.is_marked else 0.7,
+        title=f"Validation loss has risen from {figure(turn.best)} to {figure(turn.end)} since step {turn.onset}",
+        summary=(
+            f"Training loss went on falling, from {figure(turn.train_at_onset)} to {figure(turn.train_at_end)}, while "
+            f"validation loss gave {turn.given_back:.0%} of its gain back. From step {turn.onset} on the model learns "
+            "the training samples by heart."
+        ),
+        fix=_fix(run, turn),
+        evidence=_evidence(turn, losses, validation, accuracy),
+        first_step=turn.onset,
+        last_step=int(validation.steps[-1]),
+        symptoms=("train-down-validation-up",),
+    )
+
+
+def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | None:
+    """The lowest point of the validation loss, if it rose for good after it while training went on falling."""
+    if len(validation) < LEAST_PASSES or len(losses) < 2 * LEAST_PASSES:
+        return None
+    level_V = curves.smooth(validation.values, 3)
+    low = int(np.argmin(level_V))
+    after = level_V[low + 1 :]
+    if len(after) < LEAST_AFTER_ONSET:
+        return None
+    best, end = float(level_V[low]), float(np.median(after[-3:]))
+    scatter = curves.noise(validation.values)
+    if end - best <= max(BEYOND_SCATTER * scatter, 1e-9) or not _keeps_rising(after):
+        return None
+    onset = int(validation.steps[low])
+    around = losses.steps <= onset
+    before, later = losses.values[around], losses.values[~around]
+    if len(before) < 3 or len(later) < 3:
+        return None
+    width = max(3, len(later) // LEAST_PASSES)
+    at_onset, at_end = float(np.median(before[-width:])), float(np.median(later[-width:]))
+    if at_onset - at_end <= (1 - FELL_ON) * abs(at_onset):
+        return None
+    start = max(float(validation.values[0]), float(np.median(losses.values[:3])), guess or -np.inf)
+    return Turn(onset, best, end, (end - best) / max(start - best, end - best), at_onset, at_end)
+
+
+def _keeps_rising(after: curves.Floats) -> bool:
+    """Most passes after the onset are above the one before it, and the last third is the highest."""
+    third = max(1, len(after) // 3)
+    return bool(
+        np.median(after[-third:]) >= 0.98 * np.max(curves.smooth(after, 3)) or np.mean(np.diff(after) > 0) > 0.6
+    )
+
+
+def _evidence(turn: Turn, losses: Curve, validation: Curve, accuracy: Curve) -> Iterator[Evidence]:
+    yield Evidence(
+        f"validation loss {figure(turn.best)} at step {turn.onset}, {figure(turn.end)} at the end",
+        LOSS_VALIDATION.name,
+        turn.end,
+        turn.best,
+        curves.spark(validation.values),
+    )
+    yield Evidence(
+        f"training loss {figure(turn.train_at_onset)} there, {figure(turn.train_at_end)} at the end",
+        LOSS_TRAIN.name,
+        turn.train_at_end,
+        FELL_ON * turn.train_at_onset,
+        curves.spark(curves.blocks(losses.values, 40)),
+    )
+    if len(accuracy) >= LEAST_PASSES:
+        best, end = float(accuracy.values.max()), curves.level(accuracy.values)
+        yield Evidence(
+            f"validation accuracy {best:.1%} at best, {end:.1%} at the end", ACCURACY_VALIDATION.name, end, best
+        )
+
+
+def _fix(run: Run, turn: Turn) -> Fix:
+    decays = [float(run.scalar(WEIGHT_DECAY, k).values.max(initial=0.0)) for k in run.keys(WEIGHT_DECAY)]
+    if max(decays, default=0.0) > 0:
+        return Fix(
+            f"More data or augmentation; stronger dropout; keep the checkpoint of step {turn.onset}.",
+            'if val_loss < best: best = val_loss; torch.save(model.state_dict(), "best.pt")',
+        )
+    return Fix(
+        f"More data or augmentation first; then weight decay and dropout; keep the checkpoint of step {turn.onset}.",
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)",
+    )

@@ -1,0 +1,299 @@
+"""The learning rate is too high: the loss diverges, or collapses and never recovers.
+
+## What it means
+Each update overshoots. A step along the gradient lowers the loss only as long as it is short against the curvature of
+the loss; beyond about two over the largest curvature every step lands higher on the other side than it started. The
+weights grow, the loss grows with them, and the run ends in NaN, or the weights are thrown so far that units die or
+saturate and the loss stays flat at the level of a constant guess.
+
+## Why it happens
+- A rate taken from another optimizer: 0.1 is usual for SGD and a hundred times too much for Adam.
+- The rate was found for another setting: a smaller model, a larger batch, an averaged loss, normalised inputs.
+- No warm-up: the rate would be fine later, but not on fresh weights with empty moments.
+- Momentum: SGD with momentum 0.9 takes steps ten times as long as its rate suggests.
+
+## How it is detected
+Two things must come together. The loss: it ends in NaN or Inf after having grown, or stands above its start for good,
+or was thrown up and ended no better than it began, or had learned and lost it all. And the updates, measured while the
+loss was still ordinary: the relative change of the weight matrices in one step. About 0.001 is usual; 0.05 is large
+and 0.5 rewrites the layer. A loss that spikes and recovers is not reported, nor are the losses of two optimizers that
+play against each other unless they end in NaN.
+
+## How to fix it
+Divide the rate by ten, and by ten again if that does not help. Usual starting points: Adam and AdamW 0.001 (0.0003 for
+transformers, 0.00002 for fine-tuning), SGD with momentum 0.01 to 0.1. A range test finds the largest rate that still
+works; take a third of it. If only the first steps are unstable, warm the rate up over the first few hundred.
+
+## Known false alarms
+A loss whose meaning changes while it trains (a term that is faded in, longer sequences under a sum) can end above its
+start; without large updates it is not reported. Reinforcement learning losses are no measure of progress.
+
+## References
+LeCun, Bottou, Orr and Mueller, "Efficient BackProp" (1998). Smith, "Cyclical Learning Rates for Training Neural
+Networks" (2017). Cohen et al., "Gradient Descent on Neural Networks Typically Occurs at the Edge of Stability" (2021).
+Karpathy, CS231n notes on update-to-weight ratios (2015).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.movement import USUAL_RATIO, Movement
+from torchdoctor.rules.nonfinite import first
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO
+
+RULE = Rule(
+    code="H001",
+    name="learning-rate-too-high",
+    family="hyperparameters",
+    needs=(LOSS_TRAIN, LEARNING_RATE),
+    explains=(
+        "dead-relu",
+        "saturated-activations",
+        "exploding-gradients",
+        "vanishing-gradients",
+        "nonfinite-parameters",
+        "learning-rate-oscillation",
+        "overfitting",
+        "clipping-too-tight",
+    ),
+)
+
+GREW = 3.0
+"""The loss stands for good above so many times its start. Fresh batches vary by less than 2 around the start."""
+RISEN = 2.0
+"""A stretch (running median of five) at so many times the start has left the scatter of batches."""
+SPIKE = 5.0
+"""A single step at so many times the start has, too."""
+NO_GAIN = 0.9
+"""End over start from which nothing was gained."""
+LEARNED = 0.75
+"""Best over start of a run that had learned something."""
+LARGE_UPDATE = 0.02
+"""Median relative change of the weight matrices in a step that the loss may not be able to take. About 0.001 is
+usual; small networks that diverge were measured at 0.03 to 10 before they did."""
+HUGE_UPDATE = 0.7
+"""One step rewrites the layers. Runs with Adam that still learn reach up to 0.6 in their first step."""
+LASTING_UPDATE = 0.2
+"""The same for the median of the first looks: runs that still learn are down to 0.15 by then."""
+UNMISTAKABLE = 30.0
+"""Growth that needs no yardstick for the start, and no measured updates where it ends in NaN."""
+LOOKS = 5
+LEAST_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a loss went wrong."""
+
+    how: str
+    onset: int
+    start: float
+    end: float
+    peak: float
+
+    @property
+    def growth(self) -> float:
+        return self.peak / self.start if self.start > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Relative changes of the weight matrices (median over them) in the steps before the loss went wrong."""
+
+    largest: float
+    lasting: float
+    """the larger of the medians over the first looks and over the last ones before the onset"""
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    keys, moved = run.keys(LOSS_TRAIN), movement.read(run)
+    for key in keys:
+        curve = _before_bad_data(run, curves.read(run.scalar(LOSS_TRAIN, key)))
+        guess = baseline.chance(run) if len(keys) == 1 else None
+        course = course_of(curve, guess, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
+        if course is None:
+            continue
+        updates = updates_before(moved, course.onset)
+        if is_proved(course, updates, known_start=guess is not None):
+            yield _finding(run, course, curve, updates, key)
+            return
+
+
+def course_of(curve: Curve, guess: float | None, *, adversarial: bool) -> Course | None:
+    """The way in which a loss went wrong, or None. Adversarial losses only count when they end in NaN."""
+    if not len(curve):
+        return None
+    values, first = curve.values, int(curve.steps[0])
+    start = max(float(values[0]), guess or 0.0) if values[0] >= 0 else float(values[0])
+    end, peak = curves.level(values), float(values.max())
+    risen = _risen_at(curve, start)
+    if curve.broke_at is not None:
+        if risen is not None:
+            return Course("nan", risen, start, end, peak)
+        return Course("sudden", curve.broke_at, start, end, peak) if curve.broke_at - first <= LEAST_STEPS else None
+    if adversarial or len(curve) < LEAST_STEPS:
+        return None
+    if values.min() < 0 or start <= 0:
+        return _grew_signed(curve, start, end, peak)
+    if risen is not None and end > GREW * start:
+        return Course("grew", risen, start, end, peak)
+    lost = _lost_at(curve, start)
+    if lost is not None:
+        return Course("lost", lost, start, end, peak)
+    if end < NO_GAIN * start:
+        return None
+    if risen is not None:
+        return Course("thrown", risen, start, end, peak)
+    is_flat = curves.trend(values[len(values) // 3 :]).sigmas > -4
+    return Course("stuck", first, start, end, peak) if is_flat else None
+
+
+def is_proved(course: Course, updates: Updates | None, *, known_start: bool) -> bool:
+    """Whether the updates before it were large enough to have caused it."""
+    if updates is None:
+        return course.how == "nan" and course.growth >= UNMISTAKABLE
+    rewrote = updates.largest >= HUGE_UPDATE or updates.lasting >= LASTING_UPDATE
+    if course.how in ("stuck", "sudden") or not (known_start or course.growth >= UNMISTAKABLE):
+        return rewrote
+    return updates.lasting >= LARGE_UPDATE or updates.largest >= HUGE_UPDATE
+
+
+def _risen_at(curve: Curve, start: float) -> int | None:
+    """The first step at which the loss had left its start upwards beyond the scatter of batches."""
+    once = curves.divergence(curve, start, SPIKE)
+    lasting = curves.divergence(Curve(curve.steps, curves.smooth(curve.values, 5)), start, RISEN)
+    onsets = [d.onset for d in (once, lasting) if d is not None]
+    return min(onsets, default=None)
+
+
+def _grew_signed(curve: Curve, start: float, end: float, peak: float) -> Course | None:
+    """A loss that may be negative: it must rise by far more than it ever fell, and stay there."""
+    far = curves.divergence(curve, start, 100.0)
+    if far is None or end < start + 0.1 * (peak - start):
+        return None
+    return Course("grew", far.onset, start, end, peak)
+
+
+def _lost_at(curve: Curve, start: float) -> int | None:
+    """The step at which a run that had learned fell back to its start, to stay there."""
+    level_S = curves.smooth(curve.values, 5)
+    low = int(np.argmin(level_S))
+    if level_S[low] > LEARNED * start or len(curve) - low < 10:
+        return None
+    change = curves.change_point(level_S[low:])
+    if change is None or min(curves.level(curve.values, 0.3), change.after) < NO_GAIN * start:
+        return None
+    back = np.flatnonzero(level_S[low:] > LEARNED * start)
+    return int(curve.steps[low + int(back[0])]) if len(back) else None
+
+
+def _before_bad_data(run: Run, curve: Curve) -> Curve:
+    """Up to the first batch that holds NaN: what comes after is the data's fault."""
+    bad = first(run, "input", "target")
+    if bad is None or curve.broke_at is None or bad[0] > curve.broke_at:
+        return curve
+    clean = curve.until(bad[0] - 1)
+    return Curve(clean.steps, clean.values, None)
+
+
+def updates_before(moved: Movement | None, onset: int) -> Updates | None:
+    """What the updates were like before that step; the very first look always counts."""
+    if moved is None or not len(moved):
+        return None
+    middle_S = moved.until(max(onset - 1, int(moved.steps[0]))).middle_S
+    middle_S = middle_S[np.isfinite(middle_S)]
+    if not len(middle_S):
+        return None
+    lasting = max(float(np.median(middle_S[:LOOKS])), float(np.median(middle_S[-LOOKS:])))
+    return Updates(float(middle_S.max()), lasting)
+
+
+WORDS = {
+    "nan": "the loss grew from {start} to {peak} and ended in NaN",
+    "grew": "the loss grew from {start} to {end}",
+    "thrown": "the loss was thrown from {start} to {peak} and ended at {end}, no better than it began",
+    "lost": "the model had learned and lost it again: the loss went back from its best to {end}",
+    "sudden": "the loss was {start} and became NaN within a few steps",
+    "stuck": "the first updates rewrote the weights, and the loss has stayed at {end} since",
+}
+SYMPTOMS = {
+    "nan": ("diverging", "nan-later"),
+    "grew": ("diverging",),
+    "thrown": ("spikes", "stuck-at-chance"),
+    "lost": ("spikes", "stuck-at-chance"),
+    "sudden": ("nan-later",),
+    "stuck": ("stuck-at-chance",),
+}
+
+
+def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, key: str) -> Finding:
+    rate, group = _rate(run, key, course.onset)
+    words = WORDS[course.how].format(start=figure(course.start), peak=figure(course.peak), end=figure(course.end))
+    lower = _lower(rate, updates)
+    optimizer = run.optimizers.get(group.partition(".")[0])
+    return RULE.finding(
+        severity=Severity.WARNING if course.how == "stuck" else Severity.ERROR,
+        confidence=0.75 if updates is None or course.how in ("stuck", "sudden") else 0.92,
+        title=f"Learning rate {figure(rate)} is too high: {words}",
+        summary=_summary(updates, words),
+        fix=Fix(
+            f"Lower the learning rate of {optimizer.type if optimizer else 'the optimizer'} to about {figure(lower)}; "
+            "if only the first steps are unstable, warm it up.",
+            f"for group in optimizer.param_groups: group['lr'] = {lower:.1g}",
+        ),
+        evidence=_evidence(course, curve, updates, words),
+        where=[Place(file=optimizer.file, line=optimizer.line)] if optimizer and optimizer.file else [],
+        first_step=course.onset,
+        last_step=curve.broke_at,
+        symptoms=SYMPTOMS[course.how],
+    )
+
+
+def _summary(updates: Updates | None, words: str) -> str:
+    words = words[0].upper() + words[1:]
+    if updates is None:
+        return f"{words}. Steps this long leave the region in which the gradient tells where the loss falls."
+    size = f"{updates.largest:.0%}" if updates.largest < 10 else f"{figure(updates.largest)} times"
+    return f"{words}. Before that, one step changed the weight matrices by {size} of their size; about 0.1 % is usual."
+
+
+def _evidence(course: Course, curve: Curve, updates: Updates | None, words: str) -> Iterator[Evidence]:
+    drawn = np.log10(np.maximum(curve.values, 1e-12)) if curve.values.min() > 0 else curve.values
+    yield Evidence(words, LOSS_TRAIN.name, course.peak, GREW * course.start, curves.spark(drawn))
+    if curve.broke_at is not None:
+        yield Evidence(f"first non-finite loss at step {curve.broke_at}", LOSS_TRAIN.name)
+    if updates is not None:
+        yield Evidence(
+            f"relative change of the weight matrices in one step: up to {figure(updates.largest)}, "
+            f"typically {figure(updates.lasting)} (usual: {USUAL_RATIO:g})",
+            UPDATE_RATIO.name,
+            updates.lasting,
+            LARGE_UPDATE,
+        )
+
+
+def _rate(run: Run, key: str, onset: int) -> tuple[float, str]:
+    """The largest rate up to the onset, and its group."""
+    best = (math.nan, "")
+    for group in run.keys(LEARNING_RATE):
+        trace = run.scalar(LEARNING_RATE, group).first()
+        early = trace.values[trace.steps <= max(onset, int(trace.steps[0]) if len(trace) else 0)]
+        if len(early) and (not key or group.startswith(f"{key}.")) and not early.max() <= best[0]:
+            best = (float(early.max()), group)
+    return best
+
+
+def _lower(rate: float, updates: Updates | None) -> float:
+    """A tenth, or as many tenths of tenths as bring the updates down to about ten times the usual."""
+    factor = 10.0 if updates is None else max(10.0, updates.lasting / (10 * USUAL_RATIO))
+    return rate / 10 ** math.ceil(math.log10(factor) - 0.3)

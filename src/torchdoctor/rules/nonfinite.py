@@ -1,0 +1,191 @@
+"""What became NaN or Inf, and in which order: the first of a chain is the cause, the rest carry it on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, NonfiniteFact
+from torchdoctor.findings import Evidence, Severity
+from torchdoctor.run import Run
+from torchdoctor.signals import INPUT_NONFINITE, LOSS_TRAIN, LOSS_VALIDATION, TARGET_NONFINITE
+
+SIGNALS = {"input": INPUT_NONFINITE, "target": TARGET_NONFINITE}
+
+MOST_SAMPLES = 16
+"""NonfiniteFact lists no more indices than this."""
+
+INSIDE = ("activation", "gradient", "loss", "weight")
+"""Roles in which a non-finite value has entered the network."""
+
+
+class Outcome(str, Enum):
+    """What a non-finite batch did."""
+
+    BROKE = "broke"
+    """the loss was finite before it, and not at it or after it"""
+    PASSED = "passed"
+    """the loss on record stayed finite, but the network computed with it"""
+    HANDLED = "handled"
+    """nothing behind the batch was touched: it is masked or replaced on the way"""
+    FOLLOWED = "followed"
+    """the loss had been non-finite before"""
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """Non-finite values in one part of a run's batches."""
+
+    step: int
+    phase: str
+    count: int
+    nan: int
+    samples: tuple[int, ...]
+    features: tuple[int, ...]
+    rows: int | None
+    """samples in the batch, where known"""
+    batches: int
+    """how many of the looked-at batches held any"""
+    looks: int
+    outcome: Outcome
+    loss_step: int | None
+    file: str | None = None
+    line: int | None = None
+
+    @property
+    def what(self) -> str:
+        infinite = self.count - self.nan
+        if not self.nan:
+            return f"{self.count} non-finite values"
+        return f"{self.nan} NaN" + (f" and {infinite} Inf" if infinite else "")
+
+    @property
+    def when(self) -> str:
+        return f"{'validation at ' if self.phase == VALIDATION else ''}step {self.step}"
+
+    @property
+    def is_partial(self) -> bool:
+        """Some samples of the batch are clean: a broken network's own outputs would be bad throughout."""
+        return bool(self.samples) and self.rows is not None and len(self.samples) < min(self.rows, MOST_SAMPLES)
+
+    @property
+    def severity(self) -> Severity:
+        if self.outcome is Outcome.BROKE:
+            return Severity.WARNING if self.phase == VALIDATION else Severity.ERROR
+        return Severity.INFO if self.outcome is Outcome.HANDLED else Severity.WARNING
+
+    @property
+    def confidence(self) -> float:
+        if self.outcome is Outcome.BROKE and self.loss_step is not None:
+            return 0.99 if self.loss_step - self.step <= 1 else 0.9
+        return 0.6 if self.outcome is Outcome.FOLLOWED else 0.9
+
+    @property
+    def symptoms(self) -> tuple[str, ...]:
+        if self.loss_step is None or self.outcome is not Outcome.BROKE:
+            return ()
+        return ("nan-at-first-step",) if self.loss_step <= 1 else ("nan-later",)
+
+    def consequence(self, opening: str, handled: str) -> str:
+        opening = f"{opening} {self.what} at {self.when}"
+        if self.outcome is Outcome.BROKE and self.loss_step == self.step:
+            return f"{opening}, and the loss of that same step is not finite: every gradient and weight follows."
+        if self.outcome is Outcome.BROKE:
+            return f"{opening}; the loss is not finite from step {self.loss_step} on."
+        if self.outcome is Outcome.FOLLOWED:
+            return f"{opening}; the loss was not finite before that, but such a batch is enough to cause it."
+        if self.outcome is Outcome.PASSED:
+            return f"{opening}. They reached the network, though the losses on record stayed finite."
+        return f"{opening}, and no loss became NaN. {handled}"
+
+    def evidence(self, signal: str) -> list[Evidence]:
+        said = [Evidence(f"{self.what} at {self.when}", signal, float(self.count), 0.0)]
+        if self.samples:
+            of = f" of {self.rows}" if self.rows else ""
+            said.append(Evidence(f"in samples {listed(self.samples)}{of} of that batch"))
+        if self.features:
+            said.append(Evidence(f"in features {listed(self.features)}"))
+        if self.looks > 1:
+            said.append(Evidence(f"{self.batches} of {self.looks} batches looked at hold some", signal))
+        if self.loss_step is not None:
+            said.append(Evidence(f"the loss is not finite from step {self.loss_step} on", LOSS_TRAIN.name))
+        return said
+
+
+def listed(numbers: tuple[int, ...], most: int = 8) -> str:
+    return ", ".join(map(str, numbers[:most])) + (" ..." if len(numbers) > most else "")
+
+
+def first(run: Run, *roles: str) -> tuple[int, NonfiniteFact] | None:
+    """The earliest non-finite fact in one of these roles."""
+    found = [(step, fact) for step, fact in run.facts_at(NonfiniteFact) if fact.role in roles]
+    return min(found, key=lambda item: item[0], default=None)
+
+
+def loss_broke_at(run: Run, phase: str = TRAIN) -> int | None:
+    """The first step whose loss was NaN or Inf."""
+    signal = LOSS_TRAIN if phase == TRAIN else LOSS_VALIDATION
+    steps = [step for step, f in run.facts_at(NonfiniteFact) if f.role == "loss" and f.phase in (phase, "unknown")]
+    for key in run.keys(signal):
+        trace = run.scalar(signal, key)
+        for part in (trace.head, trace):
+            if part is not None and len(part) and not np.isfinite(part.values).all():
+                steps.append(int(part.steps[int(np.argmin(np.isfinite(part.values)))]))
+    return min(steps, default=None)
+
+
+def contamination(run: Run, role: str) -> Contamination | None:
+    """Non-finite values in the batches' inputs or targets, and what they did; training comes before validation."""
+    facts = [(step, f) for step, f in run.facts_at(NonfiniteFact) if f.role == role] or _looked(run, role)
+    if not facts:
+        return None
+    step, fact = min(facts, key=lambda item: (item[1].phase == VALIDATION, item[0]))
+    loss_step = loss_broke_at(run, VALIDATION if fact.phase == VALIDATION else TRAIN)
+    counts = [run.scalar(SIGNALS[role], key).values for key in run.keys(SIGNALS[role])]
+    shapes = [f.shape for f in run.facts(InputsFact) if f.role == role and f.shape]
+    return Contamination(
+        step=step,
+        phase=fact.phase,
+        count=fact.count,
+        nan=fact.nan,
+        samples=tuple(fact.samples),
+        features=tuple(fact.features),
+        rows=shapes[0][0] if shapes else None,
+        batches=max(1, sum(int((c > 0).sum()) for c in counts)),
+        looks=max(1, sum(len(c) for c in counts)),
+        outcome=_outcome(run, step, loss_step),
+        loss_step=loss_step,
+        file=fact.file,
+        line=fact.line,
+    )
+
+
+def _looked(run: Run, role: str) -> list[tuple[int, NonfiniteFact]]:
+    """What the counts alone say, where no fact was written."""
+    found = []
+    for key in run.keys(SIGNALS[role]):
+        trace = run.scalar(SIGNALS[role], key)
+        for at in np.flatnonzero(trace.values > 0)[:1]:
+            count = math.ceil(trace.values[at])
+            found.append((int(trace.steps[at]), NonfiniteFact(role, "", key or TRAIN, count, 0)))
+    return found
+
+
+def _outcome(run: Run, step: int, loss_step: int | None) -> Outcome:
+    if loss_step is not None:
+        return Outcome.BROKE if loss_step >= step else Outcome.FOLLOWED
+    return Outcome.PASSED if first(run, *INSIDE) is not None else Outcome.HANDLED
+
+
+def chain(run: Run) -> list[Evidence]:
+    """One line for the order in which things became non-finite."""
+    seen: dict[str, tuple[int, NonfiniteFact]] = {}
+    for step, fact in sorted(run.facts_at(NonfiniteFact), key=lambda item: item[0]):
+        seen.setdefault(fact.role, (step, fact))
+    if len(seen) < 2:
+        return []
+    text = ", then ".join(f"{role} at step {step}" for role, (step, _) in seen.items())
+    return [Evidence(f"non-finite first in: {text}")]
