@@ -1,0 +1,320 @@
+"""Recorder: takes what probes measure, in the training loop's time; a thread writes it, in its own.
+
+What a caller does is append to a queue. The thread empties the queues about once a second, feeds the histories behind
+the live view and appends to the run's files. A full queue drops and counts; a full disk, too. After create() no call
+raises, and none waits for a disk. In a forked child a recorder takes everything and does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchdoctor.errors import RunError
+from torchdoctor.facts import Fact
+from torchdoctor.run import Run
+from torchdoctor.store import format as fmt
+from torchdoctor.store.compaction import remove_leftovers
+from torchdoctor.store.info import RunInfo, prepare_folder
+from torchdoctor.store.intake import Counts, Fresh, Intake, Row, Scalar, Write
+from torchdoctor.store.ledger import MAX_SUBJECTS
+from torchdoctor.store.segments import SegmentSet
+from torchdoctor.store.upkeep import Upkeep, deadline
+from torchdoctor.store.view import view
+
+log = logging.getLogger("torchdoctor")
+
+FLUSH_SECONDS = 1.0
+AHEAD = 0.75
+"""A flush starts at this part of its period, so that it is done within it on a slow disk or a busy machine."""
+HEARTBEAT_SECONDS = 10.0
+"""run.json is written this often, so that a list of runs knows the steps and that the run is alive."""
+PATIENCE_SECONDS = 1.0
+"""close() gives up on a thread that got nothing done for so long: its disk is stuck."""
+
+_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+class Recorder:
+    """Writes one run, from one process. Make it with `Recorder.create`."""
+
+    def __init__(self, folder: Path, info: RunInfo, segments: SegmentSet, upkeep: Upkeep, flush_seconds: float) -> None:
+        self.directory = folder
+        self._info = info
+        self._segments = segments
+        self._upkeep = upkeep
+        self._limits = segments.limits
+        self._room = self._limits.queued_scalars
+        self._flush_seconds = flush_seconds
+        self._scalars: deque[Scalar] = deque()
+        self._rows: deque[Row] = deque()
+        self._histograms: deque[Counts] = deque()
+        self._facts: deque[Fresh] = deque()
+        self._last_facts: dict[tuple[str, str], Fact] = {}
+        self._lost: Counter[str] = Counter()
+        self._intake = Intake(self._limits)
+        self._writes: deque[Write] = deque()
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._inert = False
+        self._said: set[str] = set()
+        self._progress = time.monotonic()
+        self._thread = threading.Thread(target=self._work, name="torchdoctor-recorder", daemon=True)
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        info: Mapping[str, Any],
+        *,
+        cap_bytes: int = 500_000_000,
+        flush_seconds: float = FLUSH_SECONDS,
+        rank: int | None = None,
+        limits: fmt.Limits | None = None,
+    ) -> Recorder:
+        """Start recording into a new folder, or go on in one that holds a run.
+
+        `cap_bytes` bounds what this process writes. `rank` is RANK from the environment if not given. RunError where
+        the folder cannot be used.
+        """
+        folder = Path(directory)
+        rank = _environment_rank() if rank is None else rank
+        limits = limits or fmt.Limits()
+        limits = replace(limits, segment_bytes=min(limits.segment_bytes, max(cap_bytes // 8, 1)))
+        try:
+            prepare_folder(folder)
+            remove_leftovers(folder, rank)
+            segments = SegmentSet(folder, rank, limits)
+            run_info = RunInfo.begin(folder, rank, segments.session, info)
+            run_info.write(run_info.render(0, {}, {}))
+        except OSError as error:
+            raise RunError(
+                f"cannot write a run to {folder}: {error.strerror or error}; choose another place with --out DIR"
+            ) from error
+        recorder = cls(folder, run_info, segments, Upkeep(segments, cap_bytes, limits), flush_seconds)
+        _recorders.add(recorder)
+        recorder._thread.start()
+        return recorder
+
+    def scalar(self, name: str, step: int, value: float, key: str = "") -> None:
+        """One number of a STEP signal."""
+        if len(self._scalars) < self._room:
+            self._scalars.append((name, key, step, value))
+        else:
+            self._lost["scalars: queue full"] += 1
+
+    def matrix(self, step: int, columns: tuple[str, ...], values: Mapping[str, np.ndarray]) -> None:
+        """One row of matrix signals: for each, float32 values of shape (len(columns),). Arrays are kept as given."""
+        queue = self._rows
+        size = 4 * len(columns) * len(values) + 1024
+        if len(queue) * size >= self._limits.queued_bytes:
+            self._lost["matrices: queue full"] += 1
+            return
+        queue.append((step, columns, values))  # type: ignore[arg-type]
+        if len(queue) == self._limits.flush_rows:
+            self._wake.set()
+
+    def histogram(self, step: int, signal_name: str, columns: tuple[str, ...], counts: np.ndarray) -> None:
+        """One histogram for each column: counts of shape (len(columns), signals.HISTOGRAM_BINS)."""
+        if len(self._histograms) * getattr(counts, "nbytes", 0) >= self._limits.queued_bytes:
+            self._lost["histograms: queue full"] += 1
+        else:
+            self._histograms.append((step, signal_name, columns, counts))
+
+    def fact(self, fact: Fact, step: int, subject: str = "") -> None:
+        """Written if it differs from the last one of its kind and subject."""
+        try:
+            key = (fact.kind, subject)
+            if self._last_facts.get(key) == fact:
+                return
+        except Exception:
+            self._lost["facts: cannot be compared"] += 1
+            return
+        if len(self._facts) >= self._limits.queued_facts:
+            self._lost["facts: queue full"] += 1
+            return
+        if len(self._last_facts) >= MAX_SUBJECTS:
+            self._last_facts.clear()
+        self._last_facts[key] = fact
+        self._facts.append((fact, step, subject, time.time()))
+
+    def update_info(self, **fields: Any) -> None:
+        """Change what run.json says. Written within a second."""
+        with self._lock:
+            self._info.update(fields)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """What was not kept, by table and reason."""
+        return dict(self._lost + self._intake.dropped)
+
+    def run(self, finished: bool = False) -> Run:
+        """All that was recorded up to now. A snapshot: it does not change while training goes on."""
+        with self._lock:
+            self._drain()
+            info = self._info.snapshot(self._intake.steps, self.dropped, self._upkeep.thinned)
+            return view(info, self._intake.states(), self._intake.facts.seen(), self._intake.steps, finished)
+
+    def close(self, status: str = "finished") -> None:
+        """Write what is left and end the run. Returns within a second or so even if the disk does not answer."""
+        if self._inert or self._closing:
+            return
+        with self._lock:
+            self._info.end(status)
+            self._closing = True
+        self._wake.set()
+        if threading.current_thread() is self._thread:
+            return
+        self._progress = time.monotonic()
+        while self._thread.is_alive() and time.monotonic() - self._progress < PATIENCE_SECONDS:
+            self._thread.join(0.02)
+        if self._thread.is_alive():
+            self._say("the disk does not answer; the end of the recording may be missing")
+        self._ignore_calls()
+
+    def _work(self) -> None:
+        due = time.monotonic()
+        while not self._closing:
+            due = max(due + AHEAD * self._flush_seconds, time.monotonic())
+            self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.clear()
+            self._guarded("flush", self._flush)
+            self._guarded("upkeep", self._keep_up)
+        self._guarded("flush", self._flush)
+        self._guarded("upkeep", self._upkeep.stop)
+        self._guarded("close", self._segments.close)
+        self._guarded("info", self._write_info)
+
+    def _guarded(self, what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._lost[f"{what}: {type(error).__name__}"] += 1
+            self._say(f"the recorder's {what} failed and goes on without: {error}")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said and len(self._said) < 20:
+            self._said.add(text)
+            log.warning("%s (run %s)", text, self.directory)
+
+    def _drain(self) -> None:
+        """Empty the queues into batches and histories. Touches no file, so the lock is never held for a disk."""
+        if self._inert:
+            return
+        intake = self._intake
+        takes: tuple[tuple[str, deque[Any], Callable[[Sequence[Any]], list[Write]]], ...] = (
+            ("facts", self._facts, intake.take_facts),
+            ("scalars", self._scalars, intake.take_scalars),
+            ("matrices", self._rows, intake.take_rows),
+            ("histograms", self._histograms, intake.take_histograms),
+        )
+        for table, queue, take in takes:
+            pop = queue.popleft
+            events = [pop() for _ in range(len(queue))]
+            if not events:
+                continue
+            try:
+                self._writes.extend(take(events))
+            except Exception as error:
+                self._lost[f"{table}: {type(error).__name__}"] += len(events)
+                self._say(f"{table} could not be taken in: {error}")
+        held = sum(w.batch.nbytes for w in self._writes)
+        while held > 2 * self._limits.queued_bytes:
+            write = self._writes.popleft()
+            held -= write.batch.nbytes
+            self._lost[f"{write.table}: not written in time"] += write.batch.num_rows
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._drain()
+        while self._writes:
+            try:
+                write = self._writes.popleft()
+            except IndexError:
+                break
+            self._write(write)
+            self._progress = time.monotonic()
+        if self._info.is_due(HEARTBEAT_SECONDS):
+            self._write_info()
+
+    def _write(self, write: Write) -> None:
+        if self._upkeep.skips(write):
+            return
+        if not self._upkeep.accepts(write):
+            self._lost[f"{write.table}: over the cap"] += write.batch.num_rows
+            self._say("the run has reached its size limit; what comes now is not written to disk")
+            return
+        try:
+            self._upkeep.note(self._segments.append(write.table, write.key, write.schema, write.batch))
+        except OSError as error:
+            self._segments.abandon(write.table, write.key)
+            self._lost[f"{write.table}: not written ({error.strerror or error})"] += write.batch.num_rows
+            self._say(f"recording is incomplete: {error.strerror or error}")
+
+    def _keep_up(self) -> None:
+        if self._closing:
+            return
+        with self._lock:
+            if not self._writes:
+                self._upkeep.plan(self._intake)
+        until = deadline(0.5 * AHEAD * self._flush_seconds)
+        self._upkeep.advance(lambda: self._closing or until())
+
+    def _write_info(self) -> None:
+        with self._lock:
+            text = self._info.render(self._intake.steps, self.dropped, self._upkeep.thinned)
+        self._info.write(text)
+        self._progress = time.monotonic()
+
+    def _ignore_calls(self) -> None:
+        nothing: Any = _Nothing()
+        self._scalars = self._rows = self._histograms = self._facts = nothing
+
+    def _become_inert(self) -> None:
+        """In a forked child: the thread is not here, and locks may be held for ever."""
+        self._inert = True
+        self._ignore_calls()
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._writes = deque()
+        self._intake = Intake(self._limits)
+
+
+class _Nothing:
+    """A queue that is always empty."""
+
+    def append(self, item: Any) -> None:
+        pass
+
+    def popleft(self) -> Any:
+        raise IndexError
+
+    def __len__(self) -> int:
+        return 0
+
+
+def _environment_rank() -> int:
+    try:
+        return max(0, int(os.environ.get("RANK", "0")))
+    except ValueError:
+        return 0
+
+
+def _silence_child() -> None:
+    for recorder in list(_recorders):
+        recorder._become_inert()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_silence_child)
