@@ -120,7 +120,8 @@ def arrive(options: str) -> None:
     if is_disabled():
         return
     attachment = _attach(Options.from_json(options))
-    # A process forgets its finalizers when it starts to run; what is registered for after a fork runs just then.
+    _finish_with_process(attachment)
+    # A process of the forkserver forgets its finalizers when it starts to run; what follows a fork runs just then.
     util.register_after_fork(attachment, _finish_with_process)
     _KEPT.append(attachment)
 
@@ -181,7 +182,7 @@ def _leave_quietly(
     if not isinstance(error, StopTraining):
         shown(kind, error, trace)
         return
-    say(f"stopped: {error}")
+    say(f"{error} (--stop-on)")
     raise SystemExit(0)
 
 

@@ -1,21 +1,24 @@
-"""Were the gradients cleared between one update and the next backward? Decided by state, not by calls.
+"""Were the gradients of an update its own? Decided by state, not by calls.
 
-One parameter of each optimizer is watched. If its gradient is None or zero when the first backward that adds to
-it begins, it was cleared, whoever did it; if last step's gradient is still there, it was not.
+One parameter of each optimizer is watched. If its gradient is None or zero when one of the backwards that add to
+it begins, it was cleared since the last update, whoever did it. If every one of them found something there, the
+gradients of the last step are in this one too.
 """
 
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor import signals
 from torchdoctor.probes.context import Context
+
+BACKWARDS_KEPT = 64
 
 
 @dataclass
@@ -25,7 +28,10 @@ class Watch:
     parameter: weakref.ref[Tensor]
     zero_grad_called: bool = False
     before: tuple[Any, ...] | None = None
-    cleared: Tensor | float | None = None
+    clean: Tensor | float = 0.0
+    """whether the gradient was clean when the backward that runs now began"""
+    seen: list[Tensor | float] = field(default_factory=list)
+    """the same for each backward that added to the gradient"""
 
 
 class ClearingCheck:
@@ -33,18 +39,14 @@ class ClearingCheck:
         self._context = context
         self._watches: dict[str, Watch] = {}
 
-    def after_step(self, key: str, optimizer: Optimizer) -> None:
-        """An update was made: from now on the gradients it used are the last ones."""
-        candidate: Tensor | None = None
-        for group in reversed(optimizer.param_groups):
-            for parameter in reversed(group["params"]):
-                if parameter.grad is not None and not parameter.grad.is_sparse:
-                    candidate = candidate if candidate is not None else parameter
-                    if parameter.dim() >= 2:
-                        self._watches[key] = Watch(weakref.ref(parameter))
-                        return
-        if candidate is not None:
-            self._watches[key] = Watch(weakref.ref(candidate))
+    def after_step(self, key: str, optimizer: Optimizer, step: int) -> None:
+        """An update was made: say whether its gradients were its own, and watch the next."""
+        watch = self._watches.pop(key, None)
+        if watch is not None and watch.seen:
+            self._write(key, step, watch.seen)
+        parameter = _watched_parameter(optimizer)
+        if parameter is not None:
+            self._watches[key] = Watch(weakref.ref(parameter))
 
     def zeroed(self, key: str | None) -> None:
         for name, watch in self._watches.items():
@@ -53,27 +55,50 @@ class ClearingCheck:
 
     def before_backward(self) -> None:
         for watch in self._watches.values():
-            parameter = watch.parameter()
-            gradient = parameter.grad if parameter is not None else None
-            watch.before = (id(gradient), gradient._version) if gradient is not None else (None, None)
+            gradient = _gradient(watch)
+            watch.before = _state(gradient)
             if gradient is None or watch.zero_grad_called:
-                watch.cleared = 1.0
+                watch.clean = 1.0
+            elif watch.seen:
+                watch.clean = 0.0  # accumulation: only the first backward can find it clean without a call
             else:
-                watch.cleared = (gradient.detach() == 0).all().float()
+                watch.clean = (gradient.detach() == 0).all().float()
 
-    def after_backward(self, step: int) -> None:
-        for key, watch in list(self._watches.items()):
-            parameter = watch.parameter()
-            gradient = parameter.grad if parameter is not None else None
-            now = (id(gradient), gradient._version) if gradient is not None else (None, None)
-            if now == watch.before or watch.cleared is None:
-                continue
-            del self._watches[key]
-            write = partial(self._write, key, step)
-            if isinstance(watch.cleared, Tensor):
-                self._context.read(watch.cleared, write)
-            else:
-                write(watch.cleared)
+    def after_backward(self) -> None:
+        for watch in self._watches.values():
+            if _state(_gradient(watch)) != watch.before and len(watch.seen) < BACKWARDS_KEPT:
+                watch.seen.append(watch.clean)
+                watch.zero_grad_called = False
 
-    def _write(self, key: str, step: int, cleared: Any) -> None:
-        self._context.record.scalar(signals.GRADIENTS_CLEARED.name, step, float(cleared), key)
+    def _write(self, key: str, step: int, seen: list[Tensor | float]) -> None:
+        name, record = signals.GRADIENTS_CLEARED.name, self._context.record
+        if any(clean == 1.0 for clean in seen if not isinstance(clean, Tensor)):
+            record.scalar(name, step, 1.0, key)
+            return
+        tensors = [clean for clean in seen if isinstance(clean, Tensor)]
+        if tensors:
+            self._context.read(torch.stack(tensors).max(), lambda v: record.scalar(name, step, float(v), key))
+        else:
+            record.scalar(name, step, 0.0, key)
+
+
+def _watched_parameter(optimizer: Optimizer) -> Tensor | None:
+    """The last matrix with a gradient (near the loss, so its gradient is seldom zero), or the last parameter."""
+    candidate: Tensor | None = None
+    for group in reversed(optimizer.param_groups):
+        for parameter in reversed(group["params"]):
+            if parameter.grad is not None and not parameter.grad.is_sparse:
+                candidate = candidate if candidate is not None else parameter
+                if parameter.dim() >= 2:
+                    return parameter
+    return candidate
+
+
+def _gradient(watch: Watch) -> Tensor | None:
+    parameter = watch.parameter()
+    return parameter.grad if parameter is not None else None
+
+
+def _state(gradient: Tensor | None) -> tuple[Any, ...]:
+    """Changes when a backward adds to the gradient, in place or by a new tensor."""
+    return (id(gradient), gradient._version) if gradient is not None else (None, None)

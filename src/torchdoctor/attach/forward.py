@@ -29,6 +29,7 @@ EARLY_STEPS = 3
 WATCHED_PASSES = 16
 """Passes that are watched after the loop shows signs of validating, before the hooks go out again."""
 OUTPUTS_KEPT = 8
+IDLE_CONTEXTS = 20
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -45,6 +46,9 @@ class ForwardWatch:
         self._outputs: list[tuple[weakref.ref[Tensor], Pass]] = []
         self._looking = False
         self._step = -1
+        self._sought: set[int] = set()
+        self._contexts = 0
+        self._idle_contexts = 0
 
     # -- hooks in and out ---------------------------------------------------------------
 
@@ -53,9 +57,23 @@ class ForwardWatch:
         self._armed = WATCHED_PASSES
         self.update()
 
+    def grad_off(self, entered: bool) -> None:
+        """A no_grad block begins or ends. Inside one a pass may validate; blocks in which no module is ever called
+        (an average of weights) are soon only looked into now and then."""
+        self._contexts = max(0, self._contexts + (1 if entered else -1))
+        if entered:
+            self._idle_contexts += 1
+        self.update()
+
+    @property
+    def _inside_no_grad(self) -> bool:
+        busy = self._idle_contexts <= IDLE_CONTEXTS or self._idle_contexts % IDLE_CONTEXTS == 0
+        return self._contexts > 0 and busy
+
     def update(self) -> None:
         wanted = (
             self._armed > 0
+            or self._inside_no_grad
             or self.session.compiled
             or self.session.context.step < EARLY_STEPS
             or not self.session.context.looks.isdisjoint((BATCH, LOOK))
@@ -101,11 +119,16 @@ class ForwardWatch:
         session = self.session
         model = unwrap(module)
         grad = torch.is_grad_enabled()
+        if grad and id(model) not in session.registry.module_names and id(model) not in self._sought:
+            self._sought.add(id(model))
+            session.discover([])
         name = session.registry.module_names.get(id(model)) or type(model).__name__
         tensors = input_tensors(args, {})
         self._mark_feeding(tensors)
         seen = session.loop.forward(name, module.training, grad)
         session.turn()
+        self._step = session.context.step
+        self._idle_contexts = 0
         if grad:
             session.clock.training_pass(guard.STATE.own_seconds)
         session.lines.forward()
@@ -124,7 +147,7 @@ class ForwardWatch:
         session = self.session
         if tensors and (BATCH in session.context.looks or (self._armed > 0 and not seen.grad)):
             start = perf_counter()
-            look = look_at(tensors[0], "input", detailed=True)
+            look = look_at(tensors[0], "input", detailed=seen.grad or not session.loop.in_validation)
             seen.data["inputs"] = [look] if look is not None else []
             session.spend(BATCH, start)
         if seen.grad and not session.batch:

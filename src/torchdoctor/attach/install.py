@@ -32,6 +32,7 @@ class Installation:
         self.sites = Sites(session)
         self.forward = ForwardWatch(session)
         self.sites.arm = self.forward.arm
+        self.sites.grad_off = self.forward.grad_off
         session.on_turn = self.forward.update
         self._handles: list[Any] = []
         self._place()
@@ -55,6 +56,9 @@ class Installation:
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
         wrap(torch.Tensor, "item", after=sites.item_read)
         wrap(torch, "compile", before=sites.compiling)
+        for context in (torch.no_grad, torch.inference_mode):
+            wrap(context, "__enter__", after=sites.grad_switched_off)
+            wrap(context, "__exit__", after=sites.grad_switched_back)
         wrap(DataLoader, "__iter__", after=sites.loader_iterated)
         wrap(
             _BaseDataLoaderIter,

@@ -109,7 +109,7 @@ class Loop:
             self._begin_if_stepped()
         interval = self._interval
         loader = interval.iterator.loader if interval.iterator else None
-        entered = Pass(model, training, grad, self.step, loader)
+        entered = Pass(model, training, grad, self.step if grad else self.updates, loader)
         interval.passes.append(entered)
         self._note("forward")
         if len(interval.passes) > PENDING_PASSES:

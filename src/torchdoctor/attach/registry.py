@@ -77,7 +77,7 @@ class Registry:
         known = self.module_names.get(id(model))
         if known is not None and any(ref() is model for ref in self.models.values()):
             return known
-        name = name or variable_name(model) or type(model).__name__
+        name = name or variable_name(model) or attribute_name(model) or type(model).__name__
         while name in self.models:
             name += "'"
         self.models[name] = weakref.ref(model)
@@ -205,6 +205,18 @@ def variable_name(thing: Any) -> str | None:
     for name, value in list(vars(main).items()) if main else ():
         if value is thing and not name.startswith("_"):
             return name
+    return None
+
+
+def attribute_name(thing: Any) -> str | None:
+    """The name under which a plain object (a trainer) keeps this one. Looks through all objects: not for hot paths."""
+    for owner in gc.get_referrers(thing):
+        fields = owner if type(owner) is dict else getattr(owner, "__dict__", None)
+        if type(fields) is not dict or "__name__" in fields:
+            continue
+        for name, value in list(fields.items()):
+            if value is thing and isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
+                return name
     return None
 
 

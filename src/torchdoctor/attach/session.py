@@ -6,6 +6,7 @@ what must wait until a pass's phase is known, and closes everything at the end.
 
 from __future__ import annotations
 
+import logging
 import os
 import weakref
 from collections.abc import Callable
@@ -46,6 +47,8 @@ from torchdoctor.probes.tensors import TensorProbe
 from torchdoctor.probes.updates import UpdateProbe
 from torchdoctor.probes.wiring import WiringProbe
 from torchdoctor.run import Run
+
+log = logging.getLogger("torchdoctor")
 
 NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
 SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
@@ -97,6 +100,7 @@ class Session:
         self.grad_losses = 0
         self.compiled = False
         self.finished = False
+        self.failure: str | None = None
         self.on_turn: Callable[[], None] = lambda: None
         self.on_finish: Callable[[], None] = lambda: None
         self.pid = os.getpid()
@@ -160,9 +164,15 @@ class Session:
         self.look_cost[name] = self.look_cost.get(name, 0.0) + perf_counter() - since
 
     def begin_record(self) -> None:
-        """Training has begun: from now on there is a run directory."""
-        if not self.record.started:
+        """Training has begun: from now on there is a run directory. Without one there is nothing to do here."""
+        if self.record.started or self.failure is not None:
+            return
+        try:
             self.record.start(self)
+        except Exception as error:
+            self.failure = f"{type(error).__name__}: {error}"
+            log.warning("torchdoctor: no run can be written to %s (%s); not watching", self.directory, self.failure)
+            self.on_finish()
 
     # -- models -------------------------------------------------------------------
 

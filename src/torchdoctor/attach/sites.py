@@ -21,6 +21,8 @@ from torchdoctor.probes.batches import batch_tensors, look_at
 from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
 from torchdoctor.probes.predictions import count
 
+ITEMS_KEPT = 4
+
 
 class Sites:
     """Handlers for everything but forward passes (see forward.py)."""
@@ -29,6 +31,7 @@ class Sites:
         self.session = session
         self.clearing = ClearingCheck(session.context)
         self.arm: Callable[[], None] = lambda: None
+        self.grad_off: Callable[[bool], None] = lambda _: None
         self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._backward_depth = 0
@@ -118,15 +121,17 @@ class Sites:
     @guarded("number read")
     def item_read(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], value: Any) -> None:
         """A hand-written validation loss shows when its value is read on a line that speaks of a loss."""
-        tensor = args[0]
-        if type(value) is not float or tensor.requires_grad or not self.session.loop.backwards:
-            return
-        seen = self.session.loop.evaluating()
-        if seen is None or len(seen.data.get("items", ())) > 3:
+        loop = self.session.loop
+        if type(value) is not float or args[0].requires_grad or torch.is_grad_enabled() or not loop.backwards:
             return
         place = caller()
-        if place and "loss" in place.code.lower():
-            seen.data.setdefault("items", []).append((value, place))
+        if place is None or "loss" not in place.code.lower():
+            return
+        seen = loop.evaluating() or loop.loss(False)
+        seen.losses += 1
+        items = seen.data.setdefault("items", [])
+        if len(items) < ITEMS_KEPT:
+            items.append((value, place))
 
     # -- backward --------------------------------------------------------------------
 
@@ -187,7 +192,7 @@ class Sites:
             return
         session = self.session
         session.clock.backward_ends()
-        self.clearing.after_backward(session.loop.step)
+        self.clearing.after_backward()
         if session.structural:
             session.wiring.gradients()
         session.lines.resume(session.context.step)
@@ -240,7 +245,7 @@ class Sites:
         if closure:
             session.look_at_gradients(key, optimizer)
         session.clock.optimizer_ends()
-        self.clearing.after_step(key, optimizer)
+        self.clearing.after_step(key, optimizer, session.context.step)
         session.training_loss.stepped(session.key(key), session.deferred.after, first_only=closure)
         calls = session.loop.optimizer_step(key)
         session.turn()
@@ -293,7 +298,7 @@ class Sites:
         session.record.scalar("scaler.skipped", session.context.step, float(skipped))
         if skipped and len(args) > 1 and isinstance(args[1], Optimizer):
             key = session.registry.optimizer_key(args[1])
-            self.clearing.after_step(key, args[1])
+            self.clearing.after_step(key, args[1], session.context.step)
             session.training_loss.stepped(session.key(key), session.deferred.after)
             session.loop.optimizer_step(key)
             session.turn()
@@ -335,6 +340,14 @@ class Sites:
     def state_loaded(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         if not self.session.loop.backwards:
             self.session.registry.loaded.update(id(p) for p in args[0].parameters())
+
+    @guarded("gradients switched off")
+    def grad_switched_off(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self.grad_off(True)
+
+    @guarded("gradients switched back")
+    def grad_switched_back(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self.grad_off(False)
 
     @guarded("compile")
     def compiling(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class ActivationProbe:
         self._alive: dict[str, Tensor] = {}
         self._history: dict[str, deque[Tensor]] = {}
         self._seen: set[int] = set()
-        self._known: dict[str, int] = {}
+        self._described: dict[str, ModuleFact] = {}
+        self._facts: dict[str, tuple[float, ModuleFact]] = {}
         self._channels_first = False
         self._histograms: dict[str, Tensor] = {}
         self._histogram_at = 0.0
@@ -74,7 +76,7 @@ class ActivationProbe:
         kind = KINDS.get(type(module))
         unit_dim = 1 if self._channels_first and tensor.dim() >= 3 else -1
         self._seen.add(tensor.data_ptr())
-        self._measure(name, type(module).__name__, kind, tensor, unit_dim)
+        self._measure(name, type(module).__name__, kind, tensor, unit_dim, float(len(self._facts)))
 
     @contained("activations: graph")
     def graph(self, graph: Graph) -> None:
@@ -89,9 +91,13 @@ class ActivationProbe:
             counts[base] = counts.get(base, 0) + 1
             name = base if counts[base] == 1 else f"{base} #{counts[base]}"
             unit_dim = 1 if operator.startswith(("Convolution", "MkldnnConvolution")) and result.dim() >= 3 else -1
-            self._measure(name, kind, kind, result, unit_dim)
+            module = owner.rpartition(".")[0] if owner else ""
+            after = self._facts[module][0] if module in self._facts else float(len(self._facts))
+            self._measure(name, kind, kind, result, unit_dim, after + 0.5)
 
-    def _measure(self, name: str, type_name: str, kind: str | None, output: Tensor, unit_dim: int) -> None:
+    def _measure(
+        self, name: str, type_name: str, kind: str | None, output: Tensor, unit_dim: int, position: float
+    ) -> None:
         output = thin(output.detach())
         if output.numel() == 0 or stats.unsupported(output) is not None:
             return
@@ -101,19 +107,18 @@ class ActivationProbe:
         units = int(output.shape[unit_dim]) if output.dim() > 1 else None
         if kind in RELU_LIKE and units:
             self._alive[name] = stats.alive_units(output, unit_dim)
-        if name not in self._known:
-            self._known[name] = len(self._known)
-            fact = ModuleFact(name=name, type=type_name, activation=kind, order=self._known[name], units=units)
-            self._context.record.fact(fact, self._context.step, name)
+        self._facts[name] = (position, ModuleFact(name=name, type=type_name, activation=kind, units=units))
 
     @contained("activations: finish")
     def finish(self) -> None:
         """Write what this pass showed."""
         rows, self._rows = self._rows, {}
         alive, self._alive = self._alive, {}
+        facts, self._facts = self._facts, {}
         self._seen.clear()
         if not rows:
             return
+        self._describe(facts)
         columns = tuple(rows)
         dead = []
         for name in columns:
@@ -130,6 +135,14 @@ class ActivationProbe:
             self._context.read(counts, lambda values: record.histogram(step, "activation", names, values))
             self._histograms = {}
             self._histogram_at = max(step * HISTOGRAM_GROWTH, 1.0)
+
+    def _describe(self, facts: dict[str, tuple[float, ModuleFact]]) -> None:
+        """Modules with their places in this pass; written when new or when the order has changed."""
+        for order, (name, (_, fact)) in enumerate(sorted(facts.items(), key=lambda item: item[1][0])):
+            placed = replace(fact, order=order)
+            if self._described.get(name) != placed:
+                self._described[name] = placed
+                self._context.record.fact(placed, self._context.step, name)
 
     def _write(self, step: int, columns: tuple[str, ...], values: NDArray[Any]) -> None:
         values = values.astype(np.float32)

@@ -98,6 +98,8 @@ class WiringProbe:
         names = self._context.names
         held = names.held()
         named = list(names.parameters())
+        if not named:  # the script has let go of its model: what was written last stands
+            return
         trainable = [(n, p) for n, p in named if p.requires_grad]
         unheld = [n for n, p in trainable if id(p) not in held]
         in_use = {id(p) for _, p in named}
@@ -119,9 +121,11 @@ class WiringProbe:
             used=[n for n in unheld if n in self._reached][:NAMES_KEPT],
             unregistered=list(self._unregistered),
             stale=stale,
-            unchanged=[n for n, p in trainable if id(p) in held and n in self._first and n not in self._changed][
-                :NAMES_KEPT
-            ],
+            unchanged=[
+                n
+                for n, p in trainable
+                if held.get(id(p)) in self._stepped and n in self._first and n not in self._changed
+            ][:NAMES_KEPT],
             changed_outside=sorted(self._outside)[:NAMES_KEPT],
             frozen_changed=sorted(self._frozen_changed)[:NAMES_KEPT],
             loaded=[n for n, p in trainable if id(p) in loaded][:NAMES_KEPT],
