@@ -117,14 +117,15 @@ def test_our_own_health_hides_nothing() -> None:
     health = HealthFact(
         overhead=0.12,
         budget=0.03,
-        dropped={"histograms": 1200},
+        dropped={"histograms: queue full": 1200},
         disabled={"activations": "raised IndexError three times"},
         unsupported={"embedding.weight": "sparse gradient"},
     )
     lines = describe_health(RunBuilder().fact(health).build())
     assert lines[0].startswith("measuring took 12 % of the step time (budget 3 %)")
     assert "short" in lines[0]
-    assert "1,200 of histograms" in lines[1]
+    assert lines[1] == "dropped: histograms: queue full (1200)"
     assert lines[2] == "activations was switched off: raised IndexError three times"
     assert lines[3] == "embedding.weight is not supported: sparse gradient"
     assert describe_health(RunBuilder().build()) == []
+    assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]

@@ -99,19 +99,19 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
 def describe_health(run: Run) -> list[str]:
     """What measuring cost, and what of it was dropped, switched off or is not supported."""
     health = run.last_fact(HealthFact)
-    if health is None:
-        return []
     lines = []
-    if health.overhead is not None:
+    if health is not None and health.overhead is not None:
         line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
         if health.overhead > health.budget:
             line += ": steps this short leave no room for less"
         lines.append(line)
-    if health.dropped:
-        dropped = listed((f"{n:,} of {name}" for name, n in health.dropped.items()), most=4)
-        lines.append(f"dropped because the disk or the queue was full: {dropped}")
-    lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
-    lines += [f"{name} is not supported: {why}" for name, why in health.unsupported.items()]
+    recorded = run.info.get("dropped")
+    dropped = {**(recorded if isinstance(recorded, dict) else {}), **(health.dropped if health else {})}
+    if dropped:
+        lines.append(f"dropped: {listed((f'{name} ({n})' for name, n in dropped.items()), most=4)}")
+    if health is not None:
+        lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
+        lines += [f"{name} is not supported: {why}" for name, why in health.unsupported.items()]
     return lines
 
 

@@ -42,7 +42,8 @@ FEW_STEPS = 20
 ENDINGS = {
     "crashed": "The script crashed; this is what was seen until then.",
     "interrupted": "The script was interrupted; this is what was seen until then.",
-    "running": "The run has not been closed: it still trains, or was killed. This is what was seen so far.",
+    "died": "The process was killed; this is what was seen until then.",
+    "running": "The run still trains; this is what was seen so far.",
 }
 
 
