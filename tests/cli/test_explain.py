@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner, Result
 
+from processes import torchdoctor_command
 from torchdoctor.cli import group
 from torchdoctor.rules import catalogue
 from torchdoctor.rules.rule import HEADINGS
@@ -49,3 +50,10 @@ def test_an_unknown_name_is_answered_with_close_ones() -> None:
 def test_causes_and_consequences_are_named() -> None:
     assert "may cause" in explain("missing-zero-grad").output
     assert "exploding-gradients" in explain("missing-zero-grad").output
+
+
+@pytest.mark.parametrize("name", ["missing-zero-grad", "environment-differs", ""])
+def test_a_terminal_without_unicode_is_served(name: str) -> None:
+    done = torchdoctor_command("explain", *([name] if name else []), PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "missing-zero-grad" in done.stdout or "environment-differs" in done.stdout

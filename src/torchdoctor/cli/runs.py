@@ -23,6 +23,7 @@ from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 FOLDER = Path("torchdoctor-runs")
 LONG_TEXT = 200
 """Longer entries of run.json, such as a git diff, are shown by their size."""
+FIGURE_WIDTH = 26
 NOT_SHOWN = frozenset({"status", "path", "name", "format", "process", "sessions", "rank", "started", "ended", "steps"})
 """Entries of run.json that are told apart, or of no use to people."""
 
@@ -140,7 +141,7 @@ def _write_run(
         yield labelled(label, value, page)
     yield Text()
     for label, value in _figures(figures):
-        yield labelled(label, value, page)
+        yield labelled(label, value, page, FIGURE_WIDTH)
     yield Text()
     yield unbroken("run", str(directory), page)
     yield unbroken("verdict", f"torchdoctor diagnose {directory}", page)

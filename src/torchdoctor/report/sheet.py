@@ -22,6 +22,7 @@ from torchdoctor.report.text import clean, clean_block
 
 WIDTH_LEAST, WIDTH_MOST = 60, 120
 LABEL_WIDTH = 12
+_DRAWN = str.maketrans("•─━│┃└", "*--||`")
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 HEADING = "bold"
 CODE = "green"
@@ -96,7 +97,7 @@ class Sheet:
         page = Page(ascii_only=options.ascii_only)
         parts = console.render(Group(*self.write(page, width)), options.update(width=width))
         for line in Segment.split_lines(parts):
-            yield from _stripped(line)
+            yield from _stripped(_ascii(line) if page.ascii_only else line)
             yield Segment.line()
 
 
@@ -111,9 +112,9 @@ def title(words: str, page: Page, width: int) -> Text:
     return Text(f"{mark * 2} {clean(words, page.ascii_only)} ".ljust(width, mark), style=QUIET)
 
 
-def labelled(label: str, content: str | Text, page: Page) -> RenderableType:
+def labelled(label: str, content: str | Text, page: Page, width: int = LABEL_WIDTH) -> RenderableType:
     body = page.line(content) if isinstance(content, str) else content
-    return hang(Text(label.ljust(LABEL_WIDTH), style=QUIET), body, 2)
+    return hang(Text(clean(label, page.ascii_only).ljust(width), style=QUIET), body, 2)
 
 
 def labelled_lines(label: str, lines: list[str], page: Page) -> Iterator[RenderableType]:
@@ -126,6 +127,13 @@ def unbroken(label: str, content: str, page: Page) -> Text:
     text = Text.assemble("  ", (label.ljust(LABEL_WIDTH), QUIET), " ", page.line(content))
     text.no_wrap, text.overflow = True, "ignore"
     return text
+
+
+def _ascii(line: list[Segment]) -> list[Segment]:
+    """What rich itself draws (bullets, rules) in the same width."""
+    return [
+        Segment(s.text.translate(_DRAWN).encode("ascii", "replace").decode("ascii"), s.style, s.control) for s in line
+    ]
 
 
 def _stripped(line: list[Segment]) -> list[Segment]:
