@@ -70,7 +70,7 @@ def execute(target: Target) -> Ending:
     except BaseException as error:
         ending = _failed(error)
     _wait_for_threads()
-    interruption.happened = ending.how == INTERRUPTED
+    interruption.happened = ending.status == INTERRUPTED_STATUS and ending.how == INTERRUPTED
     return ending
 
 

@@ -113,8 +113,8 @@ def _way_out(path: str, arguments: Sequence[str]) -> str:
     folder = Path(path).parent
     if not folder.is_dir():
         return f": there is no folder {str(folder)!r} either; check the path (the current folder is {Path.cwd()})"
-    names = [p.name for p in folder.iterdir() if p.suffix in PYTHON_ENDINGS and p.is_file()]
-    close = difflib.get_close_matches(program, names, n=3, cutoff=0.6) or [n for n in names if Path(n).stem == program]
+    names = {p.stem: p.name for p in folder.iterdir() if p.suffix in PYTHON_ENDINGS and p.is_file()}
+    close = [names[stem] for stem in difflib.get_close_matches(Path(path).stem, names, n=3, cutoff=0.7)]
     if close:
         return f"; did you mean {' or '.join(str(folder / name) for name in close)}?"
     if os.sep not in path and (shutil.which(path) or path in ("torchrun", "accelerate")):

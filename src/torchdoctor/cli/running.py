@@ -77,7 +77,8 @@ def _warn_of_exec(request: Request, attachment: Attachment) -> None:
 
 
 def _as_command(request: Request) -> str:
-    python = "python" if shutil.which("python") == sys.executable else sys.executable
+    found = shutil.which("python")
+    python = "python" if found and Path(found).parent == Path(sys.executable).parent else sys.executable
     return f"torchdoctor run -- {shlex.join([python, *request.target.words])}"
 
 
@@ -136,6 +137,8 @@ class Conclusion:
         elif not record.verdict.healthy:
             first = record.verdict.findings[0]
             say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
+        if self.attachment is not None and self.attachment.problem is not None:
+            say(f"the record may lack its end ({self.attachment.problem}); the script itself was not affected")
         if self.others and not self.request.quiet:
             say(f"{len(self.others)} more processes trained; see torchdoctor diagnose {self.others[0]} and the like")
         return self._status_by(record.verdict)
