@@ -1,0 +1,189 @@
+"""What it takes to reproduce a run: command line, code, packages, hardware. No secrets, no names of users or hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchdoctor.store.scrubbing import scrub_argv, scrub_text
+
+PACKAGES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "torchvision",
+    "torchaudio",
+    "triton",
+    "lightning",
+    "pytorch-lightning",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "trl",
+    "peft",
+    "deepspeed",
+    "timm",
+    "scikit-learn",
+)
+VARIABLES = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+"""The only environment variables whose values are written."""
+
+MAX_DIFF = 200_000
+MAX_OUTPUT = 4 * MAX_DIFF
+"""Bytes that are read of what git prints, however much it is."""
+GIT_SECONDS = 2.0
+WAIT_SECONDS = 0.2
+"""describe() waits so long for git; what comes later goes to `on_git`."""
+
+
+def describe(argv: Sequence[str], on_git: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
+    """The fields of run.json that say how to run it again. Never fails; takes at most some 0.3 s.
+
+    Where git is slow, "git" is missing from the answer and handed to `on_git` when it is known, from another thread.
+    """
+    git = _GitLook(on_git)
+    found: dict[str, Any] = {"argv": scrub_argv(argv)}
+    parts: dict[str, Callable[[], Any]] = {
+        "cwd": lambda: _without_home(Path.cwd()),
+        "python": lambda: {"version": platform.python_version(), "executable": _without_home(Path(sys.executable))},
+        "platform": lambda: f"{platform.system()} {platform.release()} {platform.machine()}",
+        "packages": _packages,
+        "hardware": _hardware,
+        "environment": lambda: {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+    for name, look in parts.items():
+        with contextlib.suppress(Exception):
+            found[name] = look()
+    known = git.wait(WAIT_SECONDS)
+    if known is not None:
+        found["git"] = known
+    return found
+
+
+def _without_home(path: Path) -> str:
+    """The path with the home folder, which holds the user's name, written as ~."""
+    with contextlib.suppress(RuntimeError, ValueError):
+        return str("~" / path.relative_to(Path.home()))
+    return str(path)
+
+
+def _packages() -> dict[str, str]:
+    """Versions from the installed packages' own records; nothing is imported."""
+    found = {}
+    for name in PACKAGES:
+        with contextlib.suppress(Exception):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+def _hardware() -> dict[str, Any]:
+    found: dict[str, Any] = {"cpu": _cpu_model(), "cores": os.cpu_count()}
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        found["memory_bytes"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    gpus = _gpus()
+    if gpus:
+        found["gpus"] = gpus
+    return found
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError), Path("/proc/cpuinfo").open() as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[str]:
+    """Names of the GPUs if the program has set CUDA up already: asking earlier would do it in its place."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return []
+    return [cuda.get_device_name(i) for i in range(cuda.device_count())]
+
+
+class _GitLook:
+    """Asks git in a thread, so that nobody waits for a slow file system."""
+
+    def __init__(self, on_late: Callable[[dict[str, Any]], None] | None) -> None:
+        self._on_late = on_late
+        self._lock = threading.Lock()
+        self._found: dict[str, Any] | None = None
+        self._late = False
+        self._done = threading.Event()
+        threading.Thread(target=self._look, name="torchdoctor-git", daemon=True).start()
+
+    def _look(self) -> None:
+        with contextlib.suppress(Exception):
+            found = read_git(Path.cwd())
+            with self._lock:
+                self._found = found
+                late = self._late
+            if late and found and self._on_late is not None:
+                self._on_late(found)
+        self._done.set()
+
+    def wait(self, seconds: float) -> dict[str, Any] | None:
+        self._done.wait(seconds)
+        with self._lock:
+            self._late = True
+            return self._found or None
+
+
+def read_git(folder: Path) -> dict[str, Any]:
+    """Commit, branch and what differs from the commit; {} outside a repository or without git."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    found: dict[str, Any] = {"commit": commit.strip()}
+    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD")
+    if branch:
+        found["branch"] = branch.strip()
+    status = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    if status is not None:
+        found["dirty"] = bool(status.strip())
+    if found.get("dirty"):
+        diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
+        if diff is not None:
+            found["diff"] = scrub_text(diff[:MAX_DIFF])
+            found["diff_cut"] = len(diff) > MAX_DIFF
+    return found
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None if it fails or takes too long. Programs that a repository configures are not started."""
+    settings = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
+    variables = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(
+            ["git", "--no-pager", *settings, *arguments],
+            cwd=folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    timer = threading.Timer(GIT_SECONDS, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        with process.stdout as output:
+            text = output.read(MAX_OUTPUT)
+        if len(text) == MAX_OUTPUT:
+            process.kill()
+        status = process.wait()
+    finally:
+        timer.cancel()
+    return text.decode(errors="replace") if status == 0 or len(text) == MAX_OUTPUT else None
