@@ -380,7 +380,7 @@ class ComparisonFact(Fact):
     baseline: str
     differences: list[dict[str, Any]]
     """of the records: {"part", "name", "good", "bad"}; part is arguments, configuration, data, code, packages,
-    hardware, seeds or other; good is the baseline's, bad this run's"""
+    hardware, environment (variables), seeds or other; good is the baseline's, bad this run's"""
     first_step: int | None = None
     """the first step at which any signal differs by even a bit"""
     apart_step: int | None = None

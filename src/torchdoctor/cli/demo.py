@@ -21,7 +21,7 @@ from torchdoctor.report.text import clean
 from torchdoctor.rules import catalogue
 from torchdoctor.rules.rule import FAMILIES
 
-DEFAULTS = ("missing-zero-grad", "learning-rate-too-high", "vanishing-gradients")
+DEFAULTS = ("missing-zero-grad/mlp", "missing-zero-grad", "learning-rate-too-high", "vanishing-gradients")
 """What is shown when no case is named: the first of these the zoo has; each is known to most people."""
 
 
@@ -86,7 +86,7 @@ def _write_list(page: Page, width: int) -> Iterator[RenderableType]:
     order = {family: i for i, family in enumerate(FAMILIES)}
     cases = sorted(zoo.cases(), key=lambda c: order.get(families.get(c.diagnosis, ""), len(order)))
     yield Text()
-    for family, group in groupby(cases, key=lambda c: families.get(c.diagnosis, "other")):
+    for family, group in groupby(cases, key=lambda c: families.get(c.diagnosis, c.diagnosis)):
         yield page.heading(family)
         for case in group:
             name = Text(clean(case.name, page.ascii_only), style="green" if case.healthy else "bold")

@@ -21,7 +21,17 @@ from torchdoctor.facts import (
 )
 from torchdoctor.run import Run
 
-PARTS: tuple[str, ...] = ("arguments", "configuration", "data", "code", "packages", "hardware", "seeds", "other")
+PARTS: tuple[str, ...] = (
+    "arguments",
+    "configuration",
+    "data",
+    "code",
+    "packages",
+    "hardware",
+    "environment",
+    "seeds",
+    "other",
+)
 
 _PART_OF = {
     "argv": "arguments",
@@ -36,6 +46,7 @@ _PART_OF = {
     "machine": "hardware",
     "device": "hardware",
     "devices": "hardware",
+    "environment": "environment",
     "seeds": "seeds",
     "seed": "seeds",
 }

@@ -5,6 +5,8 @@ Each case is a plain script that knows nothing of torchdoctor:
     zoo/vanishing_gradients/sick_mlp.py      has the fault          case vanishing-gradients/mlp
     zoo/vanishing_gradients/healthy_mlp.py   its nearest twin       case vanishing-gradients/healthy-mlp
 
+    zoo/healthy/healthy_gan.py               a sound training of a kind of its own        case healthy/gan
+
 The folder names the diagnosis, the first line of the script's docstring says what it does. A new file adds a case.
 """
 
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SICK, HEALTHY = "sick_", "healthy_"
+NO_DIAGNOSIS = "healthy"
+"""The folder of sound trainings that are nobody's twin."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Case:
     name: str
     path: Path
     diagnosis: str
-    """the diagnosis whose folder it lies in"""
+    """the diagnosis whose folder it lies in, or "healthy" """
     kind: str
     """what is trained: mlp, cnn, transformer ..."""
     truth: str | None
@@ -56,7 +60,7 @@ def _case(path: Path) -> Case:
     healthy = path.name.startswith(HEALTHY)
     kind = path.stem.removeprefix(HEALTHY if healthy else SICK).replace("_", "-")
     return Case(
-        name=f"{diagnosis}/{'healthy-' if healthy else ''}{kind}",
+        name=f"{diagnosis}/{'healthy-' if healthy and diagnosis != NO_DIAGNOSIS else ''}{kind}",
         path=path,
         diagnosis=diagnosis,
         kind=kind,

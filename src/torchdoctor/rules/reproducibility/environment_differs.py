@@ -40,7 +40,7 @@ from torchdoctor.run import Run
 
 RULE = Rule(code="R003", name="environment-differs", family="reproducibility", needs=(ComparisonFact,))
 
-ENVIRONMENT = ("code", "data", "packages", "hardware", "seeds")
+ENVIRONMENT = ("code", "data", "packages", "hardware", "environment", "seeds")
 """Parts of the record that nobody sets in order to compare them; arguments and configuration are."""
 BATCH_SIZE = "batch size"
 """Set by hand, and yet mostly by what fits into memory: it changes noise and the number of updates."""
