@@ -258,3 +258,13 @@ def test_a_verdict_without_its_run_can_be_told() -> None:
 def test_losses_that_are_all_nan_do_not_stop_the_letter() -> None:
     run = RunBuilder(300).scalar(signals.LOSS_TRAIN, np.nan).build()
     assert "NaN → NaN, not finite" in text_of(HEALTHY, run)
+
+
+def test_a_folder_that_is_gone_does_not_stop_the_letter(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert "missing-zero-grad" in text_of(SICK, run, directory=tmp_path / "run")

@@ -29,12 +29,20 @@ CODE = "green"
 QUIET = "dim"
 
 
+def current_folder() -> Path:
+    """The current folder; the root where the script has deleted it."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
 @dataclass(frozen=True)
 class Page:
     """How the terminal at hand shows things."""
 
     ascii_only: bool = False
-    cwd: Path = field(default_factory=Path.cwd)
+    cwd: Path = field(default_factory=current_folder)
 
     @property
     def bullet(self) -> str:
