@@ -5,6 +5,7 @@ Everything is built of rich's Text objects, never of markup, so nothing in a run
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,11 +31,11 @@ QUIET = "dim"
 
 
 def current_folder() -> Path:
-    """The current folder; the root where the script has deleted it."""
+    """The current folder; one that holds nothing where the script has deleted it."""
     try:
         return Path.cwd()
     except OSError:
-        return Path("/")
+        return Path(os.devnull)
 
 
 @dataclass(frozen=True)
