@@ -112,7 +112,7 @@ class Sheet:
 
 def show(sheet: RenderableType, file: IO[str] | None = None) -> None:
     """Print to a file, the standard output unless told otherwise; in colour only on a terminal."""
-    console = Console(file=file or sys.stdout, highlight=False, markup=False, emoji=False)
+    console = Console(file=file or sys.stdout, highlight=False, markup=False, emoji=False, force_jupyter=False)
     console.print(sheet, crop=False)
 
 
