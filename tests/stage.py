@@ -39,8 +39,9 @@ def make_verdict(info):
                 summary="Summary.", fix=Fix("Mend it.")) for f in faults))
 
 class Session:
-    def __init__(self, options, on_finding):
-        self.options, self.on_finding, self.pid = options, on_finding, os.getpid()
+    def __init__(self, options, examine):
+        self.options, self.examine, self.pid = options, examine, os.getpid()
+        self.live = types.SimpleNamespace(listeners=[]) if examine else None
         self.trained, self.fault, self.place = False, None, None
         note("start", self.pid, sorted(n for n in sys.modules if n in ("numpy", "pyarrow", "rich")))
 
@@ -57,8 +58,8 @@ class Session:
             note("train", *self.place, "in", self.directory)
         self.fault = fault or self.fault
         self.write("running")
-        if fault and self.on_finding:
-            self.on_finding(make_verdict(self.info("running")).findings[0])
+        for listener in self.live.listeners if fault and self.live else ():
+            listener(make_verdict(self.info("running")).findings[0])
         if fault in self.options.stop_on:
             raise StopTraining(f"stopped on {fault}: It is {fault}")
 
@@ -78,12 +79,12 @@ class Session:
         if not self.trained:
             return None
         self.write(status)
-        return make_verdict(self.info(status))
+        return self.examine(open_run(self.directory)) if self.examine else None
 
-def start(options, on_finding=None, **_):
+def start(options, examine=None):
     if os.environ.get("STAGE_START_FAILS"):
         raise RuntimeError("this torch is too strange")
-    session.current = Session(options, on_finding)
+    session.current = Session(options, examine)
     return session.current
 
 def open_run(directory):

@@ -7,31 +7,42 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
+from torchdoctor.attach.ranks import speaks
+from torchdoctor.attach.voice import announce
 from torchdoctor.findings import Finding, Verdict
 
-OnFinding = Callable[[Finding], None]
+if TYPE_CHECKING:
+    from torchdoctor.run import Run
+
+
+class Live(Protocol):
+    listeners: list[Callable[[Finding], None]]
 
 
 class Session(Protocol):
-    """What `attach.session.start` gives. `finish` gives None where nothing was trained."""
+    """What `attach.session.start` gives. `finish` gives None where nothing was trained, or nobody examines."""
 
-    directory: Path | None
+    directory: Path
+    live: Live | None
 
     def finish(self, status: str, exception: dict[str, Any] | None = None) -> Verdict | None: ...
 
 
 class Attachment:
-    """`begin` before the script, `finish` after it; nothing of torch is imported before the script does so."""
+    """`begin` before the script, `finish` after it; nothing of torch is imported before the script does so.
 
-    def __init__(self, options: Options, on_finding: OnFinding | None = None) -> None:
+    `examines` says that `finish` shall give a verdict; a child whose parent reads the record has no need of one.
+    """
+
+    def __init__(self, options: Options, *, examines: bool = True) -> None:
         self.options = options
         self.session: Session | None = None
         self.problem: str | None = None
-        self._on_finding = on_finding
+        self._examines = examines or options.live or bool(options.stop_on)
         self._pid = os.getpid()
         self._open = False
 
@@ -52,8 +63,10 @@ class Attachment:
         if not (self.is_here and self._open):
             return
         try:
-            session = importlib.import_module("torchdoctor.attach.session")
-            self.session = session.start(self.options, on_finding=self._on_finding)
+            sessions = importlib.import_module("torchdoctor.attach.session")
+            self.session = sessions.start(self.options, _examine if self._examines else None)
+            if self.options.live and self.session.live is not None:
+                self.session.live.listeners.append(_announce)
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
 
@@ -69,3 +82,14 @@ class Attachment:
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
             return None
+
+
+def _examine(run: Run) -> Verdict:
+    from torchdoctor.engine import examine
+
+    return examine(run)
+
+
+def _announce(finding: Finding) -> None:
+    if speaks():
+        announce(finding)

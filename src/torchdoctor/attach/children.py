@@ -21,7 +21,7 @@ from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import DISABLE_KEY, ENVIRONMENT_KEY, Options
 from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED, describe_error
-from torchdoctor.attach.voice import announce, say
+from torchdoctor.attach.voice import say
 from torchdoctor.errors import StopTraining
 
 PASSENGER_KEY = "torchdoctor"
@@ -169,7 +169,7 @@ def send_passengers(spawn: ModuleType) -> None:
 
 
 def _attach(options: Options) -> Attachment:
-    attachment = Attachment(options, on_finding=announce if options.live else None)
+    attachment = Attachment(options, examines=False)
     attachment.begin()
     follow(options)
     return attachment

@@ -18,7 +18,7 @@ from torchdoctor.attach.options import Options
 from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
-from torchdoctor.attach.voice import announce, say
+from torchdoctor.attach.voice import say
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
 
@@ -60,7 +60,7 @@ def perform(request: Request) -> int:
         return ending.status if is_disabled() else Conclusion(request, ending, since).status()
     if is_disabled():
         return execute(request.target).status
-    attachment = Attachment(request.options, on_finding=announce if request.options.live and speaks() else None)
+    attachment = Attachment(request.options)
     attachment.begin()
     follow(request.options)
     watch_for_exec(lambda: _warn_of_exec(request, attachment))
