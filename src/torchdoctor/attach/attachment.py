@@ -42,6 +42,8 @@ class Attachment:
         self.options = options
         self.session: Session | None = None
         self.problem: str | None = None
+        self.run: Run | None = None
+        """the record as the rules last saw it"""
         self._examines = examines or options.live or bool(options.stop_on)
         self._pid = os.getpid()
         self._open = False
@@ -64,11 +66,17 @@ class Attachment:
             return
         try:
             sessions = importlib.import_module("torchdoctor.attach.session")
-            self.session = sessions.start(self.options, _examine if self._examines else None)
+            self.session = sessions.start(self.options, self._examine if self._examines else None)
             if self.options.live and self.session.live is not None:
                 self.session.live.listeners.append(_announce)
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
+
+    def _examine(self, run: Run) -> Verdict:
+        from torchdoctor.engine import examine
+
+        self.run = run
+        return examine(run)
 
     def finish(self, how: str, exception: dict[str, Any] | None = None) -> Verdict | None:
         """Close the record; the verdict if this process trained and had not finished before."""
@@ -82,12 +90,6 @@ class Attachment:
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
             return None
-
-
-def _examine(run: Run) -> Verdict:
-    from torchdoctor.engine import examine
-
-    return examine(run)
 
 
 def _announce(finding: Finding) -> None:

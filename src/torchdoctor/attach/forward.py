@@ -131,7 +131,7 @@ class ForwardWatch:
         self._idle_contexts = 0
         if grad:
             session.clock.training_pass(guard.STATE.own_seconds)
-        session.lines.forward()
+        session.lines.forward(self._step, grad)
         session.registry.called_as_root(model)
         seen.data["watched"] = True
         seen.data["model"] = weakref.ref(model)

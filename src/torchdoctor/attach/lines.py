@@ -13,27 +13,28 @@ FORWARDS_LIMIT = 400
 
 
 class LineTracing:
+    """Ours is known by its missing NaN check, so that a state which a framework saved and restores is known again."""
+
     def __init__(self) -> None:
-        self._ours = False
         self._done = False
         self._forwards = 0
 
     def start(self) -> None:
         if not self._done and not torch.is_anomaly_enabled():
             torch.set_anomaly_enabled(True, check_nan=False)
-            self._ours = True
 
-    def forward(self) -> None:
-        """Count a pass; a script that only infers is not to be slowed down."""
+    def forward(self, step: int, grad: bool) -> None:
+        """A pass begins; a script that only infers is not to be slowed down."""
         self._forwards += 1
         if self._forwards > FORWARDS_LIMIT:
             self.stop()
+        elif grad and step < STEPS:
+            self.start()
 
     def pause(self) -> None:
         """Backward itself runs without anomaly mode."""
-        if self._ours:
+        if torch.is_anomaly_enabled() and not torch.is_anomaly_check_nan_enabled():
             torch.set_anomaly_enabled(False)
-            self._ours = False
 
     def resume(self, step: int) -> None:
         if step < STEPS:

@@ -61,6 +61,8 @@ class Interval:
     backwards: int = 0
     trained: bool = True
     """whether any backward had been seen in the run when it began"""
+    ended: Walk | None = None
+    """the walk that came to its end when this interval began: loaders that read ahead end before their last pass"""
 
 
 class Loop:
@@ -101,14 +103,15 @@ class Loop:
     def exhausted(self, iterator: int) -> None:
         """A walk through a loader came to its end."""
         self._close_interval(None)
-        self._iterators.pop(iterator, None)
+        self._interval.ended = self._iterators.pop(iterator, None)
 
     def forward(self, model: str | None, training: bool, grad: bool) -> Pass:
         """A root module is called."""
         if grad:
             self._begin_if_stepped()
         interval = self._interval
-        loader = interval.iterator.loader if interval.iterator else None
+        walk = interval.iterator or interval.ended
+        loader = walk.loader if walk else None
         entered = Pass(model, training, grad, self.step if grad else self.updates, loader)
         interval.passes.append(entered)
         self._note("forward")

@@ -11,9 +11,11 @@ from pathlib import Path
 from torchdoctor.attach.options import Options
 
 RANK_KEYS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-GROUP_KEYS = ("TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+SIZE_KEYS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 NODE_KEYS = ("GROUP_RANK", "SLURM_NODEID")
 """What torchrun, Open MPI, MPICH and Slurm put into the environment of the processes they start."""
+
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "tcsh", "busybox"})
 
 CLOCK_GRAIN = 0.05
 """Seconds by which a file's time may lie behind the clock that a program reads."""
@@ -72,14 +74,27 @@ def make_name(stem: str, environment: Mapping[str, str] = os.environ) -> str:
     """A name for the run that no other run has, and that all processes of one launch on one machine agree on.
 
     Processes of one launch have one parent (torchrun's agent, slurmstepd, orted): its start and number name the run.
+    A shell in between starts other things, too, so behind one every process has a name of its own.
     """
-    if not any(environment.get(key) for key in GROUP_KEYS):
-        return f"{stem}-{_stamp(time.time())}-{os.getpid()}"
     parent = os.getppid()
+    launched = environment.get("TORCHELASTIC_RUN_ID") or any(_is_many(environment.get(key)) for key in SIZE_KEYS)
+    if not launched or _program_of(parent) in SHELLS:
+        return f"{stem}-{_stamp(time.time())}-{os.getpid()}"
     started = _start_of(parent)
     when = _stamp(started) if started is not None else "launch"
     node = next((environment[key] for key in NODE_KEYS if environment.get(key)), "0")
     return f"{stem}-{when}-{parent}" + (f"-node{node}" if node != "0" else "")
+
+
+def _is_many(size: str | None) -> bool:
+    return size is not None and size.isdigit() and int(size) > 1
+
+
+def _program_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _stamp(seconds: float) -> str:

@@ -34,6 +34,7 @@ class Registry:
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         self.module_names: dict[int, str] = {}
         self._loaders: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._loader_kinds: dict[tuple[Any, ...], tuple[Any, str]] = {}
         self.strays: dict[int, weakref.ref[nn.Module]] = {}
         """modules called inside a model without being registered in it"""
         self._inside: dict[int, weakref.ref[nn.Module]] = {}
@@ -44,6 +45,9 @@ class Registry:
     # -- optimizers and loaders -------------------------------------------------
 
     def optimizer_key(self, optimizer: Optimizer) -> str:
+        inner = getattr(optimizer, "optimizer", None)
+        if isinstance(inner, Optimizer):  # accelerate's wrapper around the user's
+            return self.optimizer_key(inner)
         key = self._optimizer_keys.get(id(optimizer))
         if key is None or self.optimizers[key]() is not optimizer:
             key = self._optimizer_keys[id(optimizer)] = str(len(self.optimizers))
@@ -61,12 +65,25 @@ class Registry:
         return {id(p): key for key, o in self.live_optimizers() for g in o.param_groups for p in g["params"]}
 
     def loader_name(self, loader: Any) -> str:
+        """A name that stays: a loader built anew over the same data (as trainers do) keeps the old one's."""
         name = self._loaders.get(loader)
         if name is None:
-            name = variable_name(loader) or f"{type(loader).__name__}{len(self._loaders) or ''}"
-            if name in self._loaders.values():
-                name = f"{name}#{len(self._loaders)}"
+            dataset = getattr(loader, "dataset", None)
+            kind = (id(dataset), type(getattr(loader, "sampler", None)), getattr(loader, "batch_size", None))
+            known, name = self._loader_kinds.get(kind, (None, ""))
+            if known is None or known() is not dataset:
+                name = self._new_loader_name(loader)
+                if hasattr(dataset, "__weakref__"):
+                    self._loader_kinds[kind] = (weakref.ref(dataset), name)
             self._loaders[loader] = name
+        return name
+
+    def _new_loader_name(self, loader: Any) -> str:
+        taken = set(self._loaders.values())
+        base = name = variable_name(loader) or type(loader).__name__
+        number = 2
+        while name in taken:
+            name, number = f"{base}{number}", number + 1
         return name
 
     # -- models and parameters ----------------------------------------------------

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.places import Place, caller
 from torchdoctor.attach.session import BATCH, LOOK, SITES_KEPT, LossLook, Session
-from torchdoctor.facts import CallSiteFact, LoaderFact
+from torchdoctor.facts import UNKNOWN, CallSiteFact, LoaderFact
 from torchdoctor.probes.batches import batch_tensors, look_at
 from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
 from torchdoctor.probes.predictions import count
@@ -48,13 +49,13 @@ class Sites:
         self.arm()
 
     @guarded("batch wanted")
-    def batch_wanted(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> float:
-        return perf_counter()
+    def batch_wanted(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[float, int]:
+        return perf_counter(), id(args[0])
 
     @guarded("batch fetched")
-    def batch_fetched(self, start: float | None, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
+    def batch_fetched(self, wanted: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
         session = self.session
-        seconds = perf_counter() - start if start is not None else 0.0
+        seconds = perf_counter() - wanted[0] if wanted is not None else 0.0
         reference = self._loaders.get(args[0])
         loader = reference() if reference else None
         name = session.registry.loader_name(loader) if loader is not None else "loader"
@@ -67,9 +68,9 @@ class Sites:
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
 
     @guarded("loader exhausted")
-    def loader_exhausted(self, _token: Any, error: BaseException) -> None:
-        if isinstance(error, StopIteration):
-            self.session.loop.exhausted(0)
+    def loader_exhausted(self, wanted: Any, error: BaseException) -> None:
+        if isinstance(error, StopIteration) and wanted is not None:
+            self.session.loop.exhausted(wanted[1])
 
     # -- losses ---------------------------------------------------------------------
 
@@ -364,19 +365,27 @@ class Sites:
 
 def _describe_loader(name: str, loader: Any) -> LoaderFact:
     dataset = getattr(loader, "dataset", None)
-    sampler = type(getattr(loader, "sampler", None)).__name__
-    shuffled = {"RandomSampler": True, "SequentialSampler": False}.get(sampler)
+    batches = getattr(loader, "batch_sampler", None)
+    while hasattr(batches, "batch_sampler"):  # accelerate wraps the user's
+        batches = batches.batch_sampler
+    sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
     return LoaderFact(
         name=name,
-        phase="unknown",
+        phase=UNKNOWN,
         batches=_length(loader),
         samples=_length(dataset),
-        batch_size=getattr(loader, "batch_size", None),
+        batch_size=getattr(batches, "batch_size", None) or getattr(loader, "batch_size", None),
         workers=getattr(loader, "num_workers", 0) or 0,
-        shuffled=shuffled,
+        shuffled=_shuffles(sampler),
         dataset=type(dataset).__name__,
         pin_memory=bool(getattr(loader, "pin_memory", False)),
     )
+
+
+def _shuffles(sampler: Any) -> bool | None:
+    if isinstance(sampler, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)):
+        return True
+    return False if type(sampler) is SequentialSampler else None
 
 
 def _length(thing: Any) -> int | None:
