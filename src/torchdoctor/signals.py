@@ -194,6 +194,18 @@ first for negative values (largest magnitude first), then exact zeros, then posi
 HISTOGRAM_BINS = 2 * (HISTOGRAM_EXPONENTS[1] - HISTOGRAM_EXPONENTS[0] + 2) + 1
 
 
+def histogram_edges() -> list[tuple[float, float]]:
+    """(low, high) of each histogram bin, in order; the bin of exact zeros is (0.0, 0.0).
+
+    A bin holds the magnitudes from its smaller edge (included) to its larger one (left out), so a negative bin is
+    low < x <= high and a positive one low <= x < high; the two at zero leave zero itself out.
+    """
+    low, high = HISTOGRAM_EXPONENTS
+    magnitudes = [0.0, *(2.0**e for e in range(low, high + 1)), float("inf")]
+    positive = list(zip(magnitudes[:-1], magnitudes[1:], strict=True))
+    return [(-b, -a or 0.0) for a, b in reversed(positive)] + [(0.0, 0.0)] + positive
+
+
 def lookup(name: str) -> Signal:
     """The signal of that name; KeyError if there is none."""
     return ALL[name]
