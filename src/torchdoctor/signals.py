@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 
 class Scope(str, Enum):
@@ -202,7 +203,7 @@ def histogram_edges() -> list[tuple[float, float]]:
     """
     low, high = HISTOGRAM_EXPONENTS
     magnitudes = [0.0, *(2.0**e for e in range(low, high + 1)), float("inf")]
-    positive = list(zip(magnitudes[:-1], magnitudes[1:], strict=True))
+    positive = list(pairwise(magnitudes))
     return [(-b, -a or 0.0) for a, b in reversed(positive)] + [(0.0, 0.0)] + positive
 
 
