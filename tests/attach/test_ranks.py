@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.ranks import RANK_KEYS, find_rank, make_name, speaks, take_place, taken_places
+from torchdoctor.attach.ranks import RANK_KEYS, find_rank, speaks, take_place, taken_places
 
 
 @pytest.fixture(autouse=True)
@@ -75,12 +76,24 @@ def test_what_was_written_is_found_again_but_not_what_is_older(tmp_path: Path) -
     assert taken_places(Options(out=str(tmp_path / "nowhere"), name="n"), 0.0) == []
 
 
+def name_in_child(*command: str, **environment: str) -> str:
+    code = "from torchdoctor.attach.ranks import make_name; print(make_name('train'))"
+    words = [*command, f'{sys.executable} -c "{code}"; true'] if command else [sys.executable, "-c", code]
+    keep = {k: v for k, v in os.environ.items() if k not in ("WORLD_SIZE", "TORCHELASTIC_RUN_ID")}
+    return subprocess.run(words, env={**keep, **environment}, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the start of a process is read from /proc")
 def test_names_of_one_launch_agree_and_others_differ() -> None:
-    launched = {"TORCHELASTIC_RUN_ID": "none", "GROUP_RANK": "0"}
-    name = make_name("train", {**launched, "RANK": "0"})
+    first = name_in_child(TORCHELASTIC_RUN_ID="none", RANK="0")
     time.sleep(1.1)
-    assert make_name("train", {**launched, "RANK": "1"}) == name
-    assert make_name("train", {**launched, "GROUP_RANK": "2"}) == f"{name}-node2"
-    assert str(os.getppid()) in name
-    assert make_name("train", {}) != name
-    assert make_name("train", {}).startswith("train-") and make_name("train", {}).endswith(str(os.getpid()))
+    assert name_in_child(TORCHELASTIC_RUN_ID="none", RANK="1", WORLD_SIZE="2") == first
+    assert name_in_child(TORCHELASTIC_RUN_ID="none", GROUP_RANK="2") == f"{first}-node2"
+    assert first.startswith("train-") and first.endswith(f"-{os.getpid()}")
+    assert name_in_child() != name_in_child() != first
+    assert name_in_child(WORLD_SIZE="1") != first
+
+
+def test_behind_a_shell_every_process_has_a_name_of_its_own() -> None:
+    names = {name_in_child("sh", "-c", WORLD_SIZE="2") for _ in range(2)}
+    assert len(names) == 2

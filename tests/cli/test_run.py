@@ -309,6 +309,13 @@ def test_a_script_that_fails_early_keeps_its_status(source: str, stage: Stage) -
     assert sentence(done).startswith("the script failed before its first backward or optimizer step")
 
 
+def test_a_script_that_is_interrupted_early(stage: Stage) -> None:
+    stage.write("early.py", "import torch\nraise KeyboardInterrupt\n")
+    done = stage.run("early.py")
+    assert done.returncode == -signal.SIGINT
+    assert sentence(done).startswith("the script was interrupted before its first backward")
+
+
 def test_training_in_a_subprocess_is_told_from_the_time_it_took(stage: Stage) -> None:
     source = """
         import subprocess, sys
@@ -336,6 +343,21 @@ def test_an_old_run_of_that_name_is_not_taken_for_a_new_one(stage: Stage) -> Non
     done = stage.run("--name", "n", "plain.py")
     assert done.returncode == 2
     assert "nothing to diagnose" in sentence(done)
+
+
+def test_children_that_outlive_the_script_are_told_of(stage: Stage) -> None:
+    source = """
+        import multiprocessing, time
+        def work():
+            time.sleep(1.5)
+            print("worked", flush=True)
+        if __name__ == "__main__":
+            multiprocessing.get_context("spawn").Process(target=work).start()
+    """
+    stage.write("leaves.py", source)
+    done = stage.run("leaves.py")
+    assert done.stdout == "worked\n"
+    assert "Its child processes still run; see torchdoctor runs list" in sentence(done)
 
 
 @pytest.mark.parametrize("key", ["STAGE_START_FAILS", "STAGE_FINISH_FAILS"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -16,7 +17,7 @@ from torchdoctor.attach.children import follow, is_disabled, watch_for_exec
 from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.ranks import speaks, taken_places
-from torchdoctor.attach.script import CRASHED, Ending, execute
+from torchdoctor.attach.script import CRASHED, FINISHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say
 from torchdoctor.errors import TorchdoctorError
@@ -112,11 +113,11 @@ class Conclusion:
         if self.attachment is not None:
             verdict = self.attachment.finish(self.ending.how, self.ending.exception)
             session = self.attachment.session
-            if verdict is not None and session is not None and session.directory is not None:
-                return Record(verdict, _read(session.directory), session.directory)
+            if verdict is not None and session is not None:
+                return Record(verdict, self.attachment.run, session.directory)
         if not speaks():
             return None
-        records = [_examine(place) for place in taken_places(self.request.options, self.since)]
+        records = _examine_all(taken_places(self.request.options, self.since))
         if not records:
             return None
         chosen = min(records, key=lambda r: r.verdict.worst.rank if r.verdict.worst else len(Severity))
@@ -126,14 +127,11 @@ class Conclusion:
     def _tell(self, record: Record) -> int:
         if self.ending.stopped is not None:
             say(f"{self.ending.stopped} (--stop-on)")
-        if self.request.json is not None:
-            from torchdoctor.report import json
-
-            json.write(record.verdict, self.request.json)
         if not self.request.quiet:
             from torchdoctor.report.terminal import print_verdict
 
-            print_verdict(record.verdict, record.run, directory=record.directory, file=sys.__stderr__)
+            with contextlib.suppress(OSError):  # a closed pipe: nobody reads
+                print_verdict(record.verdict, record.run, directory=record.directory, file=sys.__stderr__)
         elif not record.verdict.healthy:
             first = record.verdict.findings[0]
             say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
@@ -141,6 +139,10 @@ class Conclusion:
             say(f"the record may lack its end ({self.attachment.problem}); the script itself was not affected")
         if self.others and not self.request.quiet:
             say(f"{len(self.others)} more processes trained; see torchdoctor diagnose {self.others[0]} and the like")
+        if self.request.json is not None:
+            from torchdoctor.report import json
+
+            json.write(record.verdict, self.request.json)
         return self._status_by(record.verdict)
 
     def _status_by(self, verdict: Verdict) -> int:
@@ -161,8 +163,9 @@ class Conclusion:
             return (
                 f"torchdoctor could not follow the script ({attachment.problem}); the script itself was not affected."
             )
-        if self.ending.how == CRASHED:
-            return "the script failed before its first backward or optimizer step: nothing to diagnose."
+        if self.ending.how != FINISHED:
+            ended = "failed" if self.ending.how == CRASHED else "was interrupted"
+            return f"the script {ended} before its first backward or optimizer step: nothing to diagnose."
         if not attachment.saw_torch:
             return "the script ended without importing torch: nothing to diagnose."
         return "the script ended without a single backward or optimizer step: nothing to diagnose."
@@ -175,6 +178,8 @@ class Conclusion:
             )
         if self.attachment.problem is not None:
             return "Please report this."
+        if _children_still_run():
+            return f"Its child processes still run; see torchdoctor runs list {self.request.options.out} when they have ended."
         used = os.times()
         seconds = used.children_user + used.children_system
         if seconds > CHILD_SECONDS:
@@ -185,14 +190,25 @@ class Conclusion:
         return f"If it trains in a child process started with subprocess, use {_as_command(self.request)}"
 
 
-def _examine(directory: Path) -> Record:
+def _children_still_run() -> bool:
+    """Processes that the script started and left to multiprocessing, which waits for them after us."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and any(not child.daemon for child in multiprocessing.active_children())
+
+
+def _examine_all(directories: list[Path]) -> list[Record]:
+    """What can be read of them; RunError if there are some and none can."""
     from torchdoctor.engine import examine
-
-    run = _read(directory)
-    return Record(examine(run), run, directory)
-
-
-def _read(directory: Path) -> Run:
+    from torchdoctor.errors import RunError
     from torchdoctor.store.reader import open_run
 
-    return open_run(directory)
+    records, problem = [], None
+    for directory in directories:
+        try:
+            run = open_run(directory)
+            records.append(Record(examine(run), run, directory))
+        except RunError as error:
+            problem = error
+    if problem is not None and not records:
+        raise problem
+    return records
