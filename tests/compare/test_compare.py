@@ -210,12 +210,22 @@ def test_the_table_and_the_json_tell_the_same(capsys: pytest.CaptureFixture[str]
     comparison = compare(good, bad, ("runs/a", "runs/b"))
     show(render(comparison, judge(good, bad), width=100))
     table = capsys.readouterr().out
-    for words in ("runs/a", "--lr", "0.2", "loss.train", "beyond noise", "One thing changed"):
+    for words in ("runs/a", "--lr", "0.2", "loss.train", "beyond", "One thing changed"):
         assert words in table
     data = json.loads(encode(comparison.to_dict()))
     assert data["changes"] == ["--lr"]
     assert [s["signal"] for s in data["signals"]] == ["loss.train", "gradient.l2", "group.lr"]
     assert data["conclusion"] == comparison.conclusion
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_keeps_all_its_columns(capsys: pytest.CaptureFixture[str], width: int) -> None:
+    bad = make_run(LOSS + 1, argv=["/a/very/long/path/to/the/script/train.py"])
+    show(render(compare(make_run(), bad), width=width))
+    lines = capsys.readouterr().out.splitlines()
+    heading = next(i for i, line in enumerate(lines) if "what" in line)
+    assert all(word in " ".join(lines[heading - 1 : heading + 1]) for word in ("good", "bad", "from", "beyond"))
+    assert all(len(line) <= width for line in lines)
 
 
 def test_a_single_run_lists_it_as_not_examined() -> None:

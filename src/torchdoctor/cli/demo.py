@@ -72,7 +72,8 @@ def choose(name: str | None) -> zoo.Case:
 
 
 def _write_next(case: zoo.Case, page: Page) -> Iterator[RenderableType]:
-    twin = next((c for c in zoo.cases() if c.diagnosis == case.diagnosis and c.healthy != case.healthy), None)
+    others = [c for c in zoo.cases() if c.diagnosis == case.diagnosis and c.healthy != case.healthy]
+    twin = min(others, key=lambda c: c.kind != case.kind, default=None)
     yield unbroken("script", str(case.path), page)
     if twin is not None:
         yield unbroken("its twin", f"torchdoctor demo {twin.name}", page)

@@ -23,7 +23,7 @@ from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 FOLDER = Path("torchdoctor-runs")
 LONG_TEXT = 200
 """Longer entries of run.json, such as a git diff, are shown by their size."""
-FIGURE_WIDTH = 26
+RECORD_WIDTH, FIGURE_WIDTH = 16, 26
 NOT_SHOWN = frozenset({"status", "path", "name", "format", "process", "sessions", "rank", "started", "ended", "steps"})
 """Entries of run.json that are told apart, or of no use to people."""
 
@@ -136,9 +136,9 @@ def _write_run(
     yield Text()
     yield title(directory.absolute().name, page, width)
     yield Text()
-    yield labelled("status", f"{info.get('status')}, started {_when(info.get('started'))}", page)
+    yield labelled("status", f"{info.get('status')}, started {_when(info.get('started'))}", page, RECORD_WIDTH)
     for label, value in _record(info):
-        yield labelled(label, value, page)
+        yield labelled(label, value, page, RECORD_WIDTH)
     yield Text()
     for label, value in _figures(figures):
         yield labelled(label, value, page, FIGURE_WIDTH)

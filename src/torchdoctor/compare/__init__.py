@@ -16,7 +16,7 @@ from torchdoctor.run import Run, Seen
 
 __all__ = ["Comparison", "Deviation", "Difference", "compare", "with_baseline"]
 
-ONE_THING = frozenset({"code", "hardware", "seeds", "data"})
+ONE_THING = frozenset({"code", "data", "hardware", "environment", "seeds"})
 """Parts in which many differing entries are one change: a commit and its diff, a machine, a set of seeds."""
 
 
@@ -48,12 +48,12 @@ class Comparison:
     @property
     def first(self) -> Deviation | None:
         """The measured signal that differs earliest."""
-        return next((d for d in self.deviations if not d.is_setting and d.first_step is not None), None)
+        return next((d for d in self.deviations if d.is_result), None)
 
     @property
     def apart(self) -> Deviation | None:
         """The measured signal that leaves the other run's noise earliest; the loss where it is among several."""
-        found = [d for d in self.deviations if d.apart_step is not None and not d.is_setting]
+        found = [d for d in self.deviations if d.apart_step is not None and d.is_result]
         return min(found, key=lambda d: (d.apart_step, not d.signal.startswith("loss")), default=None)
 
     @property

@@ -47,6 +47,7 @@ _PART_OF = {
     "device": "hardware",
     "devices": "hardware",
     "environment": "environment",
+    "torch_threads": "environment",
     "seeds": "seeds",
     "seed": "seeds",
 }
@@ -54,11 +55,13 @@ _OF_THE_RUN_ITSELF = frozenset(
     """
     name id schema format version status started ended finished created updated pid host hostname user cwd directory
     path steps rank world_size duration seconds segments segment time options exit_code error dropped verdict overhead
-    cap_bytes bytes hyperparameters process sessions thinned
+    cap_bytes bytes hyperparameters process sessions thinned overhead_budget
     """.split()  # noqa: SIM905 - one line a word would hide the list
 )
 """Entries of run.json that differ between any two runs and say nothing about why they behave differently."""
 
+SPEAK_ALONE = ("packages", "environment")
+"""Entries whose names need no more words: numpy, OMP_NUM_THREADS."""
 FIRST_BATCH = "first batch"
 LONG_TEXT = 80
 """Longer texts, such as a git diff, are compared but shown by their size."""
@@ -90,7 +93,8 @@ def _entries(run: Run) -> Iterator[tuple[tuple[str, str], Any]]:
         if key == "argv":
             yield from ((("arguments", name), v) for name, v in _arguments(value))
         elif key not in _OF_THE_RUN_ITSELF:
-            yield from (((_PART_OF.get(key, "other"), name), v) for name, v in _flat(key, value))
+            part = _PART_OF.get(key, "other")
+            yield from (((part, name.replace("_", " ") if name == key else name), v) for name, v in _flat(key, value))
     yield from _configuration(run)
     yield from _data(run)
 
@@ -172,8 +176,7 @@ def _is_number(word: str) -> bool:
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            prefix = f"{key}" if name == "packages" else f"{name} {key}"
-            yield from _flat(prefix, inner)
+            yield from _flat(str(key) if name in SPEAK_ALONE else f"{name} {key}", inner)
     else:
         yield name, value
 

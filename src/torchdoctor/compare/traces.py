@@ -44,8 +44,9 @@ class Deviation:
     """at the last step that both have"""
 
     @property
-    def is_setting(self) -> bool:
-        return self.signal.startswith(SETTINGS)
+    def is_result(self) -> bool:
+        """Whether it tells what the training did, not what was set or how fast the machine was."""
+        return not self.signal.startswith((*SETTINGS, *TIMES))
 
     @property
     def label(self) -> str:

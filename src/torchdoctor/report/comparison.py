@@ -9,13 +9,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from torchdoctor.compare import Comparison
+from torchdoctor.compare import Comparison, Deviation
 from torchdoctor.findings import Finding
 from torchdoctor.report.letter import headline
 from torchdoctor.report.sheet import QUIET, Page, Sheet, indent, labelled, title
 from torchdoctor.report.text import clean, count, number
 
-SIGNALS_SHOWN = 12
+WHAT_WIDTH, VALUE_WIDTH, STEP_WIDTH = 16, 24, 9
 
 
 def render(comparison: Comparison, findings: Sequence[Finding] = (), width: int | None = None) -> RenderableType:
@@ -30,11 +30,10 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
     yield labelled("bad", comparison.bad, page)
     yield Text()
     yield indent(_table(comparison, page), 2)
-    hidden = len(comparison.deviations) - SIGNALS_SHOWN
-    if hidden > 0:
-        yield indent(
-            page.line(f"and {count(hidden, 'other signal')} that differ; --json FILE lists them all", QUIET), 2
-        )
+    hidden = len(comparison.deviations) - len(_first_of_each(comparison.deviations))
+    if hidden:
+        words = f"and {count(hidden, 'signal')} of the same kinds; --json FILE lists them all"
+        yield indent(page.line(words, QUIET), 2)
     if comparison.same:
         yield indent(page.line(f"{count(len(comparison.same), 'signal')} equal bit for bit", QUIET), 2)
     yield Text()
@@ -49,16 +48,18 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
 
 def _table(comparison: Comparison, page: Page) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for heading in ("", "what", "good", "bad", "from step", "beyond noise"):
-        table.add_column(
-            heading, overflow="fold", justify="right" if heading in ("from step", "beyond noise") else "left"
-        )
+    table.add_column("", no_wrap=True)
+    table.add_column("what", overflow="fold", min_width=WHAT_WIDTH)
+    for heading in ("good", "bad"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("from step", "beyond noise"):
+        table.add_column(heading, justify="right", min_width=STEP_WIDTH, max_width=STEP_WIDTH)
     part = ""
     for d in comparison.differences:
         shown = "" if d.part == part else d.part
         table.add_row(Text(shown, style=QUIET), page.line(d.name), _value(d.good, page), _value(d.bad, page), "", "")
         part = d.part
-    for i, s in enumerate(comparison.deviations[:SIGNALS_SHOWN]):
+    for i, s in enumerate(_first_of_each(comparison.deviations)):
         table.add_row(
             Text("" if i else "signals", style=QUIET),
             page.line(s.label),
@@ -72,11 +73,21 @@ def _table(comparison: Comparison, page: Page) -> Table:
     return table
 
 
+def _first_of_each(deviations: Sequence[Deviation]) -> list[Deviation]:
+    """Of each kind of signal (loss, gradient, weight ...) the one that differs earliest, in that order."""
+    first: dict[str, Deviation] = {}
+    for deviation in deviations:
+        first.setdefault(deviation.signal.partition(".")[0], deviation)
+    return list(first.values())
+
+
 def _value(value: Any, page: Page) -> Text:
     if value is None or value == "":
         return Text("-", style=QUIET)
     text = number(value) if isinstance(value, float) else clean(value, page.ascii_only)
-    return Text(text if len(text) <= 60 else text[:57] + "...")
+    if len(text) <= VALUE_WIDTH:
+        return Text(text)
+    return Text(f"...{text[3 - VALUE_WIDTH :]}" if "/" in text else f"{text[: VALUE_WIDTH - 3]}...")
 
 
 def _step(step: int | None) -> str:

@@ -53,9 +53,9 @@ def number(value: float | None) -> str:
         return "NaN"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    if value == int(value) and abs(value) < 1e6:
-        return f"{int(value):,}"
-    return f"{value:.3g}" if abs(value) < 1e4 else f"{value:.2e}"
+    if abs(value) < 1e7 and (value == int(value) or abs(value) >= 1000):
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.2e}"
 
 
 def count(amount: int, noun: str, plural: str | None = None) -> str:
