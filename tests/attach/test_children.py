@@ -306,3 +306,59 @@ def test_stopping_on_a_finding_in_a_command_is_not_a_crash(stage: Stage) -> None
 )
 def test_launchers_are_told_from_training_scripts(command: list[str], expected: bool) -> None:
     assert is_launcher(command) is expected
+
+
+# -- with torch itself ------------------------------------------------------------------------------------------------
+
+TRAINING = """
+    import os, sys, torch
+    import torch.nn.functional as F
+    from torch.utils.data import DataLoader, TensorDataset
+    class Data(torch.utils.data.Dataset):
+        def __len__(self): return 64
+        def __getitem__(self, i):
+            if i == 0:
+                print("sessions in a worker:", "torchdoctor.attach.session" in sys.modules, flush=True)
+            return torch.full((8,), i / 64), i % 3
+    if __name__ == "__main__":
+        if "RANK" in os.environ:
+            torch.distributed.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = torch.nn.Linear(8, 3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, y in DataLoader(Data(), batch_size=8, num_workers=1, multiprocessing_context=sys.argv[1]):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        print("weights", model.weight.sum().item())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_of_a_real_loader_are_inert(method: str, tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.write("train.py", TRAINING)
+    plain = stage.call(PYTHON, "train.py", method)
+    ours = stage.run("--name", "n", "train.py", method)
+    assert "sessions in a worker: False" in plain.stdout
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+    assert stage.runs == ["n"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outside", [True, False])
+def test_ranks_under_a_real_torchrun_write_one_run_and_one_speaks(outside: bool, tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.write("train.py", TRAINING)
+    torchrun = [str(Path(PYTHON).parent / "torchrun"), "--nproc-per-node", "2", "--standalone"]
+    if outside:
+        done = stage.run("--", *torchrun, "train.py", "fork")
+    else:
+        done = stage.call(*torchrun, "-m", "torchdoctor", "run", "train.py", "fork")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("weights") == 2
+    (name,) = stage.runs
+    files = [p.name for p in (tmp_path / "torchdoctor-runs" / name).iterdir()]
+    assert {"run.json", "run-r1.json"} <= set(files)
+    assert done.stderr.count(f"torchdoctor diagnose torchdoctor-runs/{name}") == 1

@@ -357,7 +357,7 @@ def test_children_that_outlive_the_script_are_told_of(stage: Stage) -> None:
     stage.write("leaves.py", source)
     done = stage.run("leaves.py")
     assert done.stdout == "worked\n"
-    assert "Its child processes still run; see torchdoctor runs list" in sentence(done)
+    assert "Its child processes still run; later see torchdoctor runs list" in sentence(done)
 
 
 @pytest.mark.parametrize("key", ["STAGE_START_FAILS", "STAGE_FINISH_FAILS"])

@@ -60,7 +60,7 @@ def take_place(options: Options) -> tuple[str, int]:
 def taken_places(options: Options, since: float) -> list[Path]:
     """The folders that processes of this run have written since a moment, the first one first."""
     folder, name = Path(options.out), options.name or ""
-    named = [path for path in folder.glob("*/") if path.name == name or _number(path.name, name)]
+    named = [p for p in folder.glob("*") if p.is_dir() and (p.name == name or _number(p.name, name))]
     written = [path for path in named if any(f.stat().st_mtime >= since - CLOCK_GRAIN for f in path.iterdir())]
     return sorted(written, key=lambda path: _number(path.name, name))
 

@@ -179,7 +179,7 @@ class Conclusion:
         if self.attachment.problem is not None:
             return "Please report this."
         if _children_still_run():
-            return f"Its child processes still run; see torchdoctor runs list {self.request.options.out} when they have ended."
+            return f"Its child processes still run; later see torchdoctor runs list {self.request.options.out}"
         used = os.times()
         seconds = used.children_user + used.children_system
         if seconds > CHILD_SECONDS:
