@@ -15,7 +15,7 @@ from torchdoctor.report.letter import headline
 from torchdoctor.report.sheet import QUIET, Page, Sheet, indent, labelled, title
 from torchdoctor.report.text import clean, count, number
 
-WHAT_WIDTH, VALUE_WIDTH, STEP_WIDTH = 16, 24, 9
+WHAT_WIDTH, VALUE_WIDTH, STEP_WIDTH = 16, 24, 6
 
 
 def render(comparison: Comparison, findings: Sequence[Finding] = (), width: int | None = None) -> RenderableType:
@@ -48,28 +48,25 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
 
 def _table(comparison: Comparison, page: Page) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("", no_wrap=True)
     table.add_column("what", overflow="fold", min_width=WHAT_WIDTH)
     for heading in ("good", "bad"):
         table.add_column(heading, overflow="fold")
     for heading in ("from step", "beyond noise"):
-        table.add_column(heading, justify="right", min_width=STEP_WIDTH, max_width=STEP_WIDTH)
+        table.add_column(heading, justify="right", width=STEP_WIDTH)
     part = ""
     for d in comparison.differences:
-        shown = "" if d.part == part else d.part
-        table.add_row(Text(shown, style=QUIET), page.line(d.name), _value(d.good, page), _value(d.bad, page), "", "")
-        part = d.part
-    for i, s in enumerate(_first_of_each(comparison.deviations)):
-        table.add_row(
-            Text("" if i else "signals", style=QUIET),
-            page.line(s.label),
-            number(s.good),
-            number(s.bad),
-            _step(s.first_step),
-            _step(s.apart_step),
-        )
-    if not comparison.differences and not comparison.deviations:
-        table.add_row("", "nothing differs", "", "", "", "")
+        if d.part != part:
+            table.add_row(Text(d.part, style=QUIET))
+            part = d.part
+        table.add_row(indent(page.line(d.name), 2), _value(d.good, page), _value(d.bad, page))
+    shown = _first_of_each(comparison.deviations)
+    if shown:
+        table.add_row(Text("signals", style=QUIET))
+    for s in shown:
+        steps = (_step(s.first_step), _step(s.apart_step))
+        table.add_row(indent(page.line(s.label), 2), number(s.good), number(s.bad), *steps)
+    if not comparison.differences and not shown:
+        table.add_row("nothing differs")
     return table
 
 
