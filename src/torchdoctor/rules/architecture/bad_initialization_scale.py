@@ -15,9 +15,10 @@ embedding (spread 1) tied to the output layer; a spread copied from another arch
 Too large: the first training loss of cross-entropy, binary cross-entropy, squared or absolute error is compared with
 what chance gives (ln C, ln 2, the targets' own size). It has to be at least three times that (ten times for regression,
 whose scale is looser), or not finite though the inputs are, and at least one layer has to have a gain (root mean square
-weight times sqrt(fan_in)) of 4 or more, where the usual initialisations have 0.6 to 1.7. A high first loss with normal
-weights comes from elsewhere: inputs, targets, or a compound loss. Too small: the product of the layers' gains is below
-1e-4 in a model without normalisation, and the loss does not leave its first level for the first fifth of the run.
+weight times sqrt(fan_in)) of 4 or more, where the usual initialisations have 0.6 to 1.7, or the layers together have
+to amplify the signal a hundredfold. A high first loss with normal weights comes from elsewhere: inputs, targets, or a
+compound loss. Too small: the product of the layers' gains is below 1e-4 in a model without normalisation, and the loss
+does not leave its first level for the first fifth of the run.
 
 ## How to fix it
 Leave PyTorch's default initialisation, or use `kaiming_normal_` (ReLU) or `xavier_uniform_` (tanh, linear); for
@@ -46,7 +47,7 @@ from torchdoctor.rules.architecture.depth import EMBEDDINGS, Layer, stacks
 from torchdoctor.rules.loss_curve import broken_at, first_loss, loss_curve, loss_keys
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import LOSS_TRAIN, TARGET_MEAN, TARGET_STD, WEIGHT_L2, Signal
+from torchdoctor.signals import ACTIVATION, LOSS_TRAIN, TARGET_MEAN, TARGET_STD, WEIGHT_L2, Signal
 
 RULE = Rule(
     code="A006",
@@ -73,6 +74,8 @@ LOUD = 4.0
 """Gain (root mean square weight times sqrt(fan_in)). PyTorch's default is 0.58, Xavier 1, tanh 1.67, Kaiming 1.41."""
 CLASSIFICATION, REGRESSION = 3.0, 10.0
 """First loss over chance. Usual initialisations give 1.0 to 1.5 for classification."""
+AMPLIFIED = 100.0
+"""Spread of the last layer's output over the first one's: layers that each amplify a little, one after the other."""
 QUIET = 1e-4
 """Product of the gains: a signal of one arrives at the output as a ten-thousandth, below the biases' noise."""
 QUIET_LAYERS = 2
@@ -97,15 +100,17 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     _, loss = start
     gains = _gains(run)
     loud = [(layer, gain) for layer, gain in gains if gain >= LOUD]
+    grown = _amplification(run)
+    amplified = gains if not loud and grown is not None and grown[1] >= AMPLIFIED * grown[0] else loud
     chance = _chance(run)
     if not math.isfinite(loss):
-        if loud and not any(f.role in ("input", "target") for f in run.facts(NonfiniteFact)):
-            yield _too_large(run, loss, chance, loud)
+        if amplified and not any(f.role in ("input", "target") for f in run.facts(NonfiniteFact)):
+            yield _too_large(run, loss, chance, amplified, grown)
         return
     if chance is None:
         return
-    if loss >= chance.ratio * chance.loss and loud and _scores_are_far_off(run, chance):
-        yield _too_large(run, loss, chance, loud)
+    if loss >= chance.ratio * chance.loss and amplified and _scores_are_far_off(run, chance):
+        yield _too_large(run, loss, chance, amplified, grown)
     elif _fades(run, gains):
         yield _too_small(run, loss, gains)
     elif loss < chance.ratio * chance.loss:
@@ -130,6 +135,18 @@ def _gains(run: Run) -> list[tuple[Layer, float]]:
             if math.isfinite(norm):
                 found.append((layer, norm / math.sqrt(layer.size) * math.sqrt(layer.fan_in)))
     return found
+
+
+def _amplification(run: Run) -> tuple[float, float] | None:
+    """Spread of the first and of the last weight layer's output at the first look."""
+    spread = run.matrix(ACTIVATION["std"]).first(1)
+    with_weights = {p.module for p in run.parameters.values() if len(p.shape) >= 2}
+    names = [n for n, m in run.modules.items() if n in with_weights and m.order is not None and n in spread.columns]
+    if len(spread) == 0 or len(names) < QUIET_LAYERS + 1:
+        return None
+    values = spread.select(names).values[0]
+    first, last = float(values[0]), float(values[-1])
+    return (first, last) if first > 0 and not math.isnan(last) else None
 
 
 def _first_call(run: Run) -> LossCallFact | None:
@@ -183,7 +200,13 @@ def _fades(run: Run, gains: list[tuple[Layer, float]]) -> bool:
     return 0 < product < QUIET and abs(loss.fell_until(waited)) < 0.02
 
 
-def _too_large(run: Run, loss: float, chance: Chance | None, loud: list[tuple[Layer, float]]) -> Finding:
+def _too_large(
+    run: Run,
+    loss: float,
+    chance: Chance | None,
+    loud: list[tuple[Layer, float]],
+    grown: tuple[float, float] | None,
+) -> Finding:
     worst, gain = max(loud, key=lambda pair: pair[1])
     curve = loss_curve(run)
     broken = broken_at(run) is not None
@@ -209,13 +232,16 @@ def _too_large(run: Run, loss: float, chance: Chance | None, loud: list[tuple[La
             for layer, g in sorted(loud, key=lambda pair: -pair[1])[:3]
         ),
     ]
+    if grown is not None and grown[1] >= AMPLIFIED * grown[0]:
+        text = f"the outputs' spread grows from {curves.figure(grown[0])} to {curves.figure(grown[1])} over the layers"
+        evidence.append(Evidence(text, ACTIVATION["std"].name, grown[1] / grown[0], AMPLIFIED))
     return RULE.finding(
         severity=Severity.ERROR if broken or never else Severity.WARNING,
         confidence=0.9,
         title=f"initial weights are too large: first loss {curves.figure(loss)}"
         + (f", {times:.0f} times chance" if math.isfinite(times) else ""),
-        summary=f"The weights of {len(loud)} layer{'s' * (len(loud) != 1)} start at up to {gain:.0f} times the scale "
-        "that their width allows, so the untrained model is already sure of random answers.",
+        summary=f"The weights of {len(loud)} layer{'s' * (len(loud) != 1)} start with a gain of up to {gain:.1f}, more "
+        "than the depth allows, so the untrained model is already sure of random answers.",
         where=[Place(module=layer.module, parameter=layer.name) for layer, _ in loud[:3]],
         first_step=0,
         evidence=evidence,

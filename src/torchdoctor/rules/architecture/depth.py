@@ -111,6 +111,8 @@ def profile(trace: Trace, layers: tuple[Layer, ...], until: int | None, rows: in
 
     With `rows` only the first that many looks count. Layers seen on fewer than half of the looks are left out.
     """
+    if not len(trace):
+        return None
     looks = trace.select([layer.name for layer in layers])
     if rows is not None:
         looks = looks.first(rows)

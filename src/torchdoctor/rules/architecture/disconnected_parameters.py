@@ -89,7 +89,7 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
     file, _, line = (wiring.detached_at or "").rpartition(":")
     evidence = [
         Evidence(
-            f"{len(lost)} parameters, {share:.0%} of the trainable weights, got no gradient in {wiring.updates} updates",
+            f"{len(lost)} parameters, {share:.0%} of trainable weights, got no gradient in {wiring.updates} updates",
             "wiring",
             share,
         ),

@@ -127,7 +127,10 @@ def _harm(run: Run, rise: Profile) -> str | None:
         return f"the loss or the weights are no longer finite from step {broke} on"
     if loss is not None and loss.stuck:
         return f"the loss does not fall ({curves.figure(loss.begin)} to {curves.figure(loss.end)})"
-    updates = run.matrix(UPDATE_RATIO).select([layer.name for layer in rise.layers]).first(EARLY_LOOKS).values
+    trace = run.matrix(UPDATE_RATIO)
+    if not len(trace):
+        return None
+    updates = trace.select([layer.name for layer in rise.layers]).first(EARLY_LOOKS).values
     largest = float(np.max(updates[np.isfinite(updates)], initial=0.0))
     if largest >= SHARE_OF_WEIGHTS:
         return f"an update changes a layer by {largest:.1f} times its own size"

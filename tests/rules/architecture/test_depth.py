@@ -1,0 +1,156 @@
+"""Gradients over depth: vanishing and exploding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from building import RunBuilder, findings
+from torchdoctor import signals
+from torchdoctor.facts import ModuleFact, NonfiniteFact, WiringFact
+from torchdoctor.findings import Finding, RuledOut, Severity
+
+VANISHING, EXPLODING = "vanishing-gradients", "exploding-gradients"
+WIDTH = 32
+STEPS = 100
+
+
+def net(gradients: list[float], optimizer: str = "SGD", module_type: str = "Linear") -> RunBuilder:
+    """Layers of one width whose gradients have these root mean squares, first layer first; the last is the output."""
+    shapes = {f"{i}.weight": (WIDTH, WIDTH) for i in range(len(gradients) - 1)} | {"out.weight": (4, WIDTH)}
+    sizes = [WIDTH * np.prod(s[:1]) for s in shapes.values()]
+    noise = np.exp(0.2 * np.random.default_rng(0).standard_normal((STEPS, len(gradients))))
+    columns = {
+        name: rms * np.sqrt(size) * noise[:, i]
+        for i, (name, rms, size) in enumerate(zip(shapes, gradients, sizes, strict=True))
+    }
+    return (
+        RunBuilder(STEPS)
+        .parameters(shapes, module_type=module_type)
+        .optimizer(optimizer, lr=0.1)
+        .matrix(signals.GRADIENT_L2, columns)
+    )
+
+
+def falling(layers: int, factor: float, top: float = 1e-2) -> list[float]:
+    """Each layer has `factor` of the gradient of the one behind it."""
+    return [top * factor ** (layers - 1 - i) for i in range(layers)]
+
+
+def found(builder: RunBuilder, name: str) -> list[Finding]:
+    return findings(builder.build(), name)
+
+
+class TestVanishing:
+    def test_a_deep_sigmoid_net_under_plain_descent(self) -> None:
+        builder = (
+            net(falling(9, 0.15))
+            .scalar(signals.LOSS_TRAIN, 2.3)
+            .fact(ModuleFact("act1", "Sigmoid", "sigmoid", order=1))
+        )
+        (said,) = found(builder, VANISHING)
+        assert said.severity is Severity.ERROR
+        assert "0.weight" in said.title and "sigmoid" in said.fix.text
+        assert said.where[0].parameter == "0.weight"
+
+    def test_it_is_a_warning_where_the_loss_still_falls_by_the_late_layers(self) -> None:
+        builder = net(falling(9, 0.15)).scalar(signals.LOSS_TRAIN, np.linspace(2.3, 1.5, STEPS))
+        assert [f.severity for f in found(builder, VANISHING)] == [Severity.WARNING]
+
+    def test_an_adaptive_optimizer_makes_up_for_it(self) -> None:
+        loss = np.linspace(2.3, 0.5, STEPS)
+        builder = net(falling(9, 0.3), "Adam").scalar(signals.LOSS_TRAIN, loss)
+        updates = {f"{i}.weight": 1e-3 for i in range(8)}
+        builder.matrix(signals.UPDATE_RATIO, updates)
+        assert [f.severity for f in found(builder, VANISHING)] in ([], [Severity.INFO])
+
+    def test_below_eps_not_even_that_helps(self) -> None:
+        builder = net(falling(12, 0.1, top=1e-3), "AdamW").scalar(signals.LOSS_TRAIN, 2.3)
+        builder.matrix(signals.UPDATE_RATIO, {f"{i}.weight": 1e-4 for i in range(11)})
+        (said,) = found(builder, VANISHING)
+        assert said.severity is Severity.ERROR and any("eps" in e.text for e in said.evidence)
+
+    def test_a_model_that_has_learned_is_left_alone(self) -> None:
+        builder = net(falling(9, 0.15)).scalar(signals.LOSS_TRAIN, np.geomspace(2.3, 0.05, STEPS))
+        assert all(f.severity is Severity.INFO for f in found(builder, VANISHING))
+
+    @pytest.mark.parametrize(
+        "gradients",
+        [
+            [1e-2] * 9,
+            [3e-2, 1e-2, 4e-3, 2e-3, 1e-3, 9e-4, 2e-2],
+            falling(9, 0.6),
+            [1e-7] + [1e-2] * 8,
+            [1e-6, 1e-2, 1e-6, 1e-2, 1e-6, 1e-2, 1e-6, 1e-2, 1e-2],
+            falling(4, 0.01),
+        ],
+        ids=["even", "larger early", "mild", "sparse first layer", "queries and keys", "shallow"],
+    )
+    def test_healthy_profiles(self, gradients: list[float]) -> None:
+        assert not found(net(gradients).scalar(signals.LOSS_TRAIN, 2.3), VANISHING)
+
+    def test_embeddings_and_frozen_layers_are_left_out(self) -> None:
+        assert not found(net(falling(9, 0.15), module_type="Embedding").scalar(signals.LOSS_TRAIN, 2.3), VANISHING)
+        frozen = net(falling(9, 0.15)).fact(
+            WiringFact(updates=STEPS, total=9, frozen=[f"{i}.weight" for i in range(6)])
+        )
+        assert not found(frozen.scalar(signals.LOSS_TRAIN, 2.3), VANISHING)
+
+    def test_even_gradients_rule_it_out(self) -> None:
+        assert [type(s) for s in net([1e-2] * 9).detect(VANISHING)] == [RuledOut]
+
+
+class TestExploding:
+    def test_over_depth_into_nan(self) -> None:
+        loss = np.full(STEPS, 3.0)
+        loss[20:] = np.nan
+        (said,) = found(net(falling(9, 6.0)).scalar(signals.LOSS_TRAIN, loss), EXPLODING)
+        assert said.severity is Severity.ERROR and "0.weight" in said.title
+
+    def test_over_depth_without_harm_is_not_reported(self) -> None:
+        builder = net(falling(9, 6.0)).scalar(signals.LOSS_TRAIN, np.linspace(3, 0.5, STEPS))
+        assert not found(builder, EXPLODING)
+
+    def recurrent(self, norms: np.ndarray, loss: np.ndarray, ratio: float = 1e-3) -> RunBuilder:
+        names = ["rnn.weight_ih_l0", "rnn.weight_hh_l0", "out.weight"]
+        return (
+            RunBuilder(STEPS)
+            .parameters(dict.fromkeys(names, (WIDTH, WIDTH)), module_type="RNN")
+            .optimizer("SGD", lr=0.01)
+            .matrix(signals.GRADIENT_L2, dict.fromkeys(names, norms))
+            .matrix(signals.UPDATE_RATIO, dict.fromkeys(names, ratio))
+            .scalar(signals.GRADIENT_GLOBAL_L2, norms)
+            .scalar(signals.LOSS_TRAIN, loss)
+        )
+
+    def jumping(self) -> tuple[np.ndarray, np.ndarray]:
+        norms, loss = np.full(STEPS, 0.5), np.full(STEPS, 0.7)
+        norms[60:], loss[61:] = 900.0, 50.0
+        return norms, loss
+
+    def test_a_jump_in_a_recurrent_model(self) -> None:
+        (said,) = found(self.recurrent(*self.jumping()), EXPLODING)
+        assert said.first_step == 60 and "clip_grad_norm_" in (said.fix.code or "")
+
+    def test_an_overflow_in_a_recurrent_model(self) -> None:
+        norms, loss = np.full(STEPS, 0.5), np.full(STEPS, 0.7)
+        norms[60:], loss[61:] = np.inf, np.nan
+        assert found(self.recurrent(norms, loss), EXPLODING)
+
+    def test_large_updates_before_it_point_at_the_learning_rate(self) -> None:
+        assert not found(self.recurrent(*self.jumping(), ratio=0.3), EXPLODING)
+
+    def test_a_jump_that_was_clipped_or_did_no_harm(self) -> None:
+        norms, loss = self.jumping()
+        assert not found(self.recurrent(norms, loss).scalar(signals.CLIP_NORM, norms), EXPLODING)
+        assert not found(self.recurrent(norms, np.linspace(1, 0.1, STEPS)), EXPLODING)
+
+    def test_a_jump_in_another_model_is_left_to_others(self) -> None:
+        norms, loss = self.jumping()
+        builder = net([1e-2] * 5).scalar(signals.GRADIENT_GLOBAL_L2, norms).scalar(signals.LOSS_TRAIN, loss)
+        builder.fact(NonfiniteFact("loss", "train.py:3", "train", 1, 1), step=70)
+        assert not found(builder, EXPLODING)
+
+    def test_steady_norms_rule_it_out(self) -> None:
+        builder = net([1e-2] * 5).scalar(signals.GRADIENT_GLOBAL_L2, 1.0).scalar(signals.LOSS_TRAIN, 1.0)
+        assert [type(s) for s in builder.detect(EXPLODING)] == [RuledOut]
