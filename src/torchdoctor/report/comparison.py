@@ -15,7 +15,7 @@ from torchdoctor.report.letter import headline
 from torchdoctor.report.sheet import QUIET, Page, Sheet, indent, labelled, title
 from torchdoctor.report.text import clean, count, number
 
-WHAT_WIDTH, VALUE_WIDTH, STEP_WIDTH = 16, 24, 6
+VALUE_WIDTH, STEP_WIDTH, GAP = 24, 6, 2
 
 
 def render(comparison: Comparison, findings: Sequence[Finding] = (), width: int | None = None) -> RenderableType:
@@ -29,7 +29,7 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
     yield labelled("good", comparison.good, page)
     yield labelled("bad", comparison.bad, page)
     yield Text()
-    yield indent(_table(comparison, page), 2)
+    yield indent(_table(comparison, page, width - 2), 2)
     hidden = len(comparison.deviations) - len(_first_of_each(comparison.deviations))
     if hidden:
         words = f"and {count(hidden, 'signal')} of the same kinds; --json FILE lists them all"
@@ -46,11 +46,13 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
         yield Text()
 
 
-def _table(comparison: Comparison, page: Page) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("what", overflow="fold", min_width=WHAT_WIDTH)
+def _table(comparison: Comparison, page: Page, width: int) -> Table:
+    table = Table(box=None, padding=(0, GAP, 0, 0), header_style="bold", pad_edge=False)
+    left = width - 2 * STEP_WIDTH - 5 * GAP
+    value_width = min(VALUE_WIDTH, left * 3 // 10)
+    table.add_column("what", overflow="fold", max_width=left - 2 * value_width)
     for heading in ("good", "bad"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", max_width=value_width)
     for heading in ("from step", "beyond noise"):
         table.add_column(heading, justify="right", width=STEP_WIDTH)
     part = ""
