@@ -16,7 +16,7 @@ import pyarrow as pa
 from torchdoctor.store import format as fmt
 from torchdoctor.store.digest import Name, write_digest
 from torchdoctor.store.history import State
-from torchdoctor.store.intake import fact_batch
+from torchdoctor.store.intake import row_batch
 from torchdoctor.store.ledger import Entry
 from torchdoctor.store.segments import PIECE_BYTES, Segment, SegmentSet, replacing
 from torchdoctor.store.streams import map_file, numbers, read_batches, scan
@@ -88,7 +88,7 @@ def write_ledger(segments: SegmentSet, entries: Sequence[Entry], kept: tuple[int
     schema = fmt.ledger_schema(*kept)
     with replacing(segments.folder / str(name), schema) as target:
         for start in range(0, len(rows), 1000):
-            target.append(fact_batch(rows[start : start + 1000], schema))
+            target.append(row_batch(rows[start : start + 1000], schema))
             yield
     segments.add(name, target.size)
     for old in list(segments.closed):

@@ -28,6 +28,8 @@ MAX_CELLS = 1 << 19
 MIN_ROWS = 32
 CHUNKS = 32
 """Portions that are joined into one when there are more."""
+ALIGNED_ROWS = 1024
+"""Looks are merged in portions that end at multiples of this: they fit the cache, and leave nothing waiting."""
 
 Order = Callable[[str], float]
 
@@ -163,7 +165,11 @@ class History:
             if before < self._raw_rows:
                 self._head.append(block.rows(slice(None, self._raw_rows - before)))
             self._keep_tail(block)
-        self._push(block, 0)
+        start = 0
+        while start < len(block):
+            end = start + ALIGNED_ROWS - (before + start) % ALIGNED_ROWS
+            self._push(block.rows(slice(start, end)), 0)
+            start = end
 
     def _placed(self, values: Floats, columns: tuple[str, ...]) -> Floats:
         if columns == self.columns:

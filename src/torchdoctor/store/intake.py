@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,17 @@ log = logging.getLogger("torchdoctor")
 
 Scalar = tuple[str, str, int, float]
 """signal, key, step, value"""
-Row = tuple[int, tuple[str, ...], dict[str, Floats]]
+Row = tuple[int, tuple[str, ...], Mapping[str, Floats]]
 """step, columns, values by signal"""
 Counts = tuple[int, str, tuple[str, ...], Floats]
 """step, signal, columns, counts"""
 Fresh = tuple[Fact, int, str, float]
 """fact, step, subject, time"""
+
+Group = tuple[tuple[str, ...], tuple[str, ...]]
+"""columns, signals: rows that go to one table"""
+Member = tuple[int, int, Mapping[str, Floats]]
+"""position in the order of recording, step, values by signal"""
 
 
 @dataclass(frozen=True)
@@ -40,18 +46,22 @@ class Write:
 
 
 class Intake:
-    """Not thread-safe: the recorder holds its lock around every call."""
+    """Not thread-safe: the recorder holds its lock around every call.
+
+    `writes` is what there is to write; the recorder empties it. A call that fails half-way leaves there what it had.
+    """
 
     def __init__(self, limits: fmt.Limits) -> None:
         self.steps = 0
         self.first_step = 0
         self.dropped: Counter[str] = Counter()
         self.facts = FactLog()
+        self.writes: list[Write] = []
         self._limits = limits
         self._series: dict[tuple[str, str], int] = {}
         self._scalars: list[History] = []
         self._matrices: dict[str, History] = {}
-        self._groups: dict[tuple[tuple[str, ...], tuple[str, ...]], pa.Schema] = {}
+        self._groups: dict[Group, pa.Schema] = {}
         self._union: dict[str, dict[str, None]] = {}
         self._rows = 0
         self._histogram_rows: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -75,42 +85,35 @@ class Intake:
         shrunk = [history.shrink() for history in self._matrices.values()]
         return any(shrunk)
 
-    def take_scalars(self, events: Sequence[Scalar]) -> list[Write]:
-        ids, steps, values, new = [], [], [], []
-        for name, key, step, value in events:
-            at = self._series.get((name, key))
-            if at is None:
-                at = self._add_series(name, key)
-                if at is None:
-                    continue
-                new.append((at, name, key))
-            try:
-                value = float(value)
-                step = int(step)
-            except (TypeError, ValueError, OverflowError):
-                self.dropped["scalars: not a number"] += 1
+    def take_scalars(self, events: Sequence[Scalar]) -> None:
+        names, keys, steps, values = zip(*events, strict=True)
+        ids = [*map(self._series.get, zip(names, keys, strict=True))]
+        if None in ids:
+            self._add_series(zip(names, keys, strict=True))
+            ids = [*map(self._series.get, zip(names, keys, strict=True))]
+        try:
+            columns = np.array(ids, np.int32), np.array(array("q", steps)), np.array(array("d", values))
+        except (TypeError, ValueError, OverflowError):
+            sound = [event for at, event in zip(ids, events, strict=True) if at is not None and _are_numbers(event)]
+            self.dropped["scalars: no number, or too many names"] += len(events) - len(sound)
+            if sound:
+                self.take_scalars(sound)
+            return
+        self._write_scalars(*columns)
+
+    def _add_series(self, names: Iterable[tuple[str, str]]) -> None:
+        new = []
+        for name, key in dict.fromkeys(names):
+            if (name, key) in self._series or not _is_name(name) or not _is_name(key):
                 continue
-            ids.append(at)
-            steps.append(step)
-            values.append(value)
-        writes = []
+            if len(self._series) < self._limits.series:
+                new.append((len(self._scalars), name, key))
+                self._series[name, key] = len(self._scalars)
+                self._scalars.append(History())
         if new:
-            columns = [pa.array(c, f.type) for c, f in zip(zip(*new, strict=True), fmt.SERIES_SCHEMA, strict=True)]
-            batch = pa.record_batch(columns, schema=fmt.SERIES_SCHEMA)
-            writes.append(Write(fmt.SERIES, "", fmt.SERIES_SCHEMA, batch))
-        if ids:
-            writes.append(self._write_scalars(np.array(ids, np.int32), np.array(steps, np.int64), np.array(values)))
-        return writes
+            self.writes.append(Write(fmt.SERIES, "", fmt.SERIES_SCHEMA, row_batch(new, fmt.SERIES_SCHEMA)))
 
-    def _add_series(self, name: str, key: str) -> int | None:
-        if len(self._series) >= self._limits.series or not _is_name(name) or not _is_name(key):
-            self.dropped["scalars: too many or too odd names"] += 1
-            return None
-        at = self._series[name, key] = len(self._scalars)
-        self._scalars.append(History())
-        return at
-
-    def _write_scalars(self, ids: Ints, steps: Ints, values: Floats) -> Write:
+    def _write_scalars(self, ids: Ints, steps: Ints, values: Floats) -> None:
         by = np.argsort(ids, kind="stable")
         ids, steps, values = ids[by], steps[by], values[by]
         edges = np.flatnonzero(np.diff(ids)) + 1
@@ -118,32 +121,42 @@ class Intake:
             self._scalars[ids[start]].extend(steps[start:stop], values[start:stop])
         self._note_steps(steps)
         batch = pa.record_batch([pa.array(a) for a in (steps, ids, values)], schema=fmt.SCALARS_SCHEMA)
-        return Write(fmt.SCALARS, "", fmt.SCALARS_SCHEMA, batch)
+        self.writes.append(Write(fmt.SCALARS, "", fmt.SCALARS_SCHEMA, batch))
 
-    def take_rows(self, rows: Sequence[Row]) -> list[Write]:
-        grouped: dict[tuple[tuple[str, ...], tuple[str, ...]], list[tuple[int, int, dict[str, Floats]]]] = {}
-        for step, columns, values in rows:
-            for group, held in self._assign(tuple(columns), values):
-                grouped.setdefault(group, []).append((self._rows, int(step), held))
-            self._rows += 1
-        writes = []
+    def take_rows(self, rows: Sequence[Row]) -> None:
         portions: dict[str, list[Portion]] = {}
-        for (columns, signals), members in grouped.items():
+        for (columns, signals), members in self._group(rows).items():
             order, steps = (np.array([m[i] for m in members], np.int64) for i in (0, 1))
-            arrays = [np.stack([m[2][name] for m in members]) for name in signals]
-            for name, array in zip(signals, arrays, strict=True):
-                portions.setdefault(name, []).append((order, steps, columns, array))
-            writes.append(self._write_rows(columns, signals, order, steps, arrays))
+            arrays = [_stack([m[2][name] for m in members]) for name in signals]
+            for name, matrix in zip(signals, arrays, strict=True):
+                portions.setdefault(name, []).append((order, steps, columns, matrix))
+            self._write_rows(columns, signals, order, steps, arrays)
             self._note_steps(steps)
         for name, parts in portions.items():
             history = self._matrices.setdefault(name, History(()))
-            for _, steps, columns, array in interleave(parts):
-                history.extend(steps, array, columns)
-        return writes
+            for _, steps, columns, matrix in interleave(parts):
+                history.extend(steps, matrix, columns)
 
-    def _assign(self, columns: tuple[str, ...], values: dict[str, Floats]) -> Iterable[tuple[Any, dict[str, Floats]]]:
+    def _group(self, rows: Sequence[Row]) -> dict[Group, list[Member]]:
+        """Rows by what they hold, each with its position in the order of recording."""
+        grouped: dict[Group, list[Member]] = {}
+        for step, columns, values in rows:
+            grouped.setdefault((tuple(columns), tuple(values)), []).append((self._rows, int(step), values))
+            self._rows += 1
+        sound = {g: m for g, m in grouped.items() if g in self._groups and _are_sound(len(g[0]), m)}
+        for group, members in grouped.items():
+            if group not in sound:
+                for row, step, values in members:
+                    for other, held in self._assign(group[0], values):
+                        sound.setdefault(other, []).append((row, step, held))
+        for members in sound.values():
+            members.sort(key=lambda m: m[0])
+        return sound
+
+    def _assign(self, columns: tuple[str, ...], values: Mapping[str, Any]) -> Iterable[tuple[Group, dict[str, Floats]]]:
         """The group or groups a row belongs to, and its values as they are written there."""
-        held = {name: np.asarray(v, np.float32) for name, v in values.items() if _is_row(v, len(columns))}
+        with np.errstate(over="ignore"):
+            held = {name: np.asarray(v, np.float32) for name, v in values.items() if _is_row(v, len(columns))}
         bad = len(values) - len(held)
         group = (columns, tuple(held))
         if group not in self._groups:
@@ -157,9 +170,9 @@ class Intake:
             return ()
         if group in self._groups:
             return ((group, held),)
-        return tuple(self._over_union(name, columns, array) for name, array in held.items())
+        return tuple(self._over_union(name, columns, row) for name, row in held.items())
 
-    def _over_union(self, name: str, columns: tuple[str, ...], array: Floats) -> tuple[Any, dict[str, Floats]]:
+    def _over_union(self, name: str, columns: tuple[str, ...], row: Floats) -> tuple[Group, dict[str, Floats]]:
         """When sets of columns are too many: each signal for itself, over all columns it ever had."""
         union = self._union.setdefault(name, {})
         for column in columns:
@@ -167,7 +180,7 @@ class Intake:
                 union.setdefault(column)
         at = {column: i for i, column in enumerate(union)}
         wide = np.full(len(at), np.nan, np.float32)
-        for column, value in zip(columns, array, strict=True):
+        for column, value in zip(columns, row, strict=True):
             if column in at:
                 wide[at[column]] = value
         group = (tuple(at), (name,))
@@ -177,14 +190,13 @@ class Intake:
 
     def _write_rows(
         self, columns: tuple[str, ...], signals: tuple[str, ...], order: Ints, steps: Ints, arrays: list[Floats]
-    ) -> Write:
+    ) -> None:
         schema = self._groups[columns, signals]
         lists = [pa.FixedSizeListArray.from_arrays(pa.array(a.reshape(-1)), len(columns)) for a in arrays]
         batch = pa.record_batch([pa.array(order), pa.array(steps), *lists], schema=schema)
-        return Write(fmt.STATS, (columns, signals), schema, batch)
+        self.writes.append(Write(fmt.STATS, (columns, signals), schema, batch))
 
-    def take_histograms(self, looks: Sequence[Counts]) -> list[Write]:
-        writes = []
+    def take_histograms(self, looks: Sequence[Counts]) -> None:
         for step, signal, columns, counts in looks:
             counts = np.asarray(counts, np.float32)
             columns = tuple(columns)
@@ -197,10 +209,9 @@ class Intake:
             row = pa.array([self._histogram_rows[key]], pa.int64())
             self._histogram_rows[key] += 1
             batch = pa.record_batch([row, pa.array([int(step)], pa.int64()), flat], schema=schema)
-            writes.append(Write(fmt.HISTOGRAMS, key, schema, batch))
-        return writes
+            self.writes.append(Write(fmt.HISTOGRAMS, key, schema, batch))
 
-    def take_facts(self, fresh: Sequence[Fresh]) -> list[Write]:
+    def take_facts(self, fresh: Sequence[Fresh]) -> None:
         rows = []
         for fact, step, subject, time in fresh:
             try:
@@ -215,12 +226,11 @@ class Intake:
                 self.dropped["facts: too large, too many or of the wrong type"] += 1
                 continue
             rows.append(row)
-        if not rows:
-            return []
-        return [Write(fmt.FACTS, "", fmt.FACTS_SCHEMA, fact_batch(rows, fmt.FACTS_SCHEMA))]
+        if rows:
+            self.writes.append(Write(fmt.FACTS, "", fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA)))
 
 
-def fact_batch(rows: Sequence[tuple[int, float, str, str, str]], schema: pa.Schema) -> pa.RecordBatch:
+def row_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.record_batch(columns, schema=schema)
 
@@ -238,8 +248,8 @@ def interleave(parts: Sequence[Portion]) -> Iterable[Portion]:
     order = np.concatenate([p[0] for p in parts])
     values = np.full((len(order), len(columns)), np.nan, np.float32)
     row = 0
-    for positions, _, names, array in parts:
-        values[row : row + len(positions), [at[c] for c in names]] = array
+    for positions, _, names, matrix in parts:
+        values[row : row + len(positions), [at[c] for c in names]] = matrix
         row += len(positions)
     by = np.argsort(order, kind="stable")
     return [(order[by], np.concatenate([p[1] for p in parts])[by], columns, values[by])]
@@ -261,3 +271,22 @@ def _are_names(columns: tuple[str, ...]) -> bool:
 
 def _is_row(values: Any, width: int) -> bool:
     return getattr(values, "shape", None) == (width,)
+
+
+def _are_sound(width: int, members: Sequence[Member]) -> bool:
+    return all(getattr(a, "shape", None) == (width,) for m in members for a in m[2].values())
+
+
+def _stack(rows: Sequence[Floats]) -> Floats:
+    """Rows of equal length as one float32 matrix."""
+    with np.errstate(over="ignore"):
+        return np.concatenate(rows).reshape(len(rows), -1).astype(np.float32, copy=False)
+
+
+def _are_numbers(event: Scalar) -> bool:
+    try:
+        array("q", event[2:3])
+        array("d", event[3:4])
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True

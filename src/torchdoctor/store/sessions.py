@@ -148,7 +148,8 @@ class Session:
         held = 0
         for file in self._scalars if ids else ():
             for batch in file.batches((0, 1, 2)):
-                at = np.flatnonzero(np.isin(numbers(batch.column(1)), ids))
+                series = numbers(batch.column(1))
+                at = np.flatnonzero(series == ids[0] if len(ids) == 1 else np.isin(series, ids))
                 if not len(at):
                     continue
                 waiting.append((numbers(batch.column(0))[at], numbers(batch.column(2))[at]))

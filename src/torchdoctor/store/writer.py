@@ -162,7 +162,7 @@ class Recorder:
     def run(self, finished: bool = False) -> Run:
         """All that was recorded up to now. A snapshot: it does not change while training goes on."""
         with self._lock:
-            self._drain()
+            self._guarded("live view", self._drain)
             info = self._info.snapshot(self._intake.steps, self.dropped, self._upkeep.thinned)
             return view(info, self._intake.states(), self._intake.facts.seen(), self._intake.steps, finished)
 
@@ -213,7 +213,7 @@ class Recorder:
         if self._inert:
             return
         intake = self._intake
-        takes: tuple[tuple[str, deque[Any], Callable[[Sequence[Any]], list[Write]]], ...] = (
+        takes: tuple[tuple[str, deque[Any], Callable[[Sequence[Any]], None]], ...] = (
             ("facts", self._facts, intake.take_facts),
             ("scalars", self._scalars, intake.take_scalars),
             ("matrices", self._rows, intake.take_rows),
@@ -225,42 +225,46 @@ class Recorder:
             if not events:
                 continue
             try:
-                self._writes.extend(take(events))
+                take(events)
             except Exception as error:
                 self._lost[f"{table}: {type(error).__name__}"] += len(events)
                 self._say(f"{table} could not be taken in: {error}")
-        held = sum(w.batch.nbytes for w in self._writes)
-        while held > 2 * self._limits.queued_bytes:
-            write = self._writes.popleft()
-            held -= write.batch.nbytes
-            self._lost[f"{write.table}: not written in time"] += write.batch.num_rows
+        held = sum(w.batch.nbytes for w in list(self._writes))
+        for write in intake.writes:
+            if held > 2 * self._limits.queued_bytes and write.table != fmt.SERIES:
+                self._lost[f"{write.table}: not written in time"] += write.batch.num_rows
+            else:
+                self._writes.append(write)
+                held += write.batch.nbytes
+        intake.writes.clear()
 
     def _flush(self) -> None:
         with self._lock:
             self._drain()
-        while self._writes:
-            try:
-                write = self._writes.popleft()
-            except IndexError:
-                break
-            self._write(write)
+        for _ in range(len(self._writes)):
+            write = self._writes[0]
+            if not self._write(write) and write.table == fmt.SERIES:
+                self._writes.append(write)  # without their names all scalars would be lost, so it is tried again
+            self._writes.popleft()
             self._progress = time.monotonic()
         if self._info.is_due(HEARTBEAT_SECONDS):
             self._write_info()
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: Write) -> bool:
         if self._upkeep.skips(write):
-            return
+            return True
         if not self._upkeep.accepts(write):
             self._lost[f"{write.table}: over the cap"] += write.batch.num_rows
             self._say("the run has reached its size limit; what comes now is not written to disk")
-            return
+            return False
         try:
             self._upkeep.note(self._segments.append(write.table, write.key, write.schema, write.batch))
         except OSError as error:
             self._segments.abandon(write.table, write.key)
             self._lost[f"{write.table}: not written ({error.strerror or error})"] += write.batch.num_rows
             self._say(f"recording is incomplete: {error.strerror or error}")
+            return False
+        return True
 
     def _keep_up(self) -> None:
         if self._closing:
