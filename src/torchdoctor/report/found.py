@@ -5,6 +5,8 @@ A wrong inference must show, so this says plainly what was inferred, and calls u
 
 from __future__ import annotations
 
+import numpy as np
+
 from torchdoctor import signals
 from torchdoctor.facts import (
     VALIDATION,
@@ -103,7 +105,7 @@ def describe_health(run: Run) -> list[str]:
     if health is not None and health.overhead is not None:
         line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
         if health.overhead > health.budget:
-            line += ": steps this short leave no room for less"
+            line += f", over it{_step_time(run)}"
         lines.append(line)
     recorded = run.info.get("dropped")
     dropped = {**(recorded if isinstance(recorded, dict) else {}), **(health.dropped if health else {})}
@@ -113,6 +115,13 @@ def describe_health(run: Run) -> list[str]:
         lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
         lines += [f"{name} is not supported: {why}" for name, why in health.unsupported.items()]
     return lines
+
+
+def _step_time(run: Run) -> str:
+    """The number that tells whether short steps are to blame: what must be done each step has a cost of its own."""
+    seconds = run.scalar(signals.TIME_STEP).values
+    known = seconds[np.isfinite(seconds)]
+    return f"; a step takes {1000 * float(np.median(known)):.3g} ms" if len(known) else ""
 
 
 def _reason(needs: tuple[str, ...]) -> str:
