@@ -16,7 +16,7 @@ the output layer has to grow a thousandfold before it can predict anything, and 
 
 ## How it is detected
 From the first batches as the model gets them: mean and standard deviation of the whole input and of each feature or
-channel. Extreme means a root mean square of 100 or more, overall or in one feature (raw pixels, raw tables).
+channel. Extreme means a root mean square of 100 or more, overall or in one feature (raw tables), or pixels up to 255.
 Between 10 and 100 the finding needs proof of harm that no learning rate can cause: a classification loss that is
 several times chance before the first update. Targets count as harmful when they are larger than 30 and the model,
 after training, still does not beat the best constant prediction. A model
@@ -73,7 +73,7 @@ RULE = Rule(
 )
 
 EXTREME = 100.0
-"""Root mean square from which inputs are raw: bytes have about 100 to 150, standardised data 1, 0..1 images 0.5."""
+"""Root mean square from which inputs are raw: photographs in bytes have about 130, standardised data 1."""
 
 LARGE = 10.0
 """Below this, unscaled inputs train well in practice (4-bit pixels 0..16 have about 8)."""
@@ -128,7 +128,7 @@ class Scale:
 
     @property
     def is_raw_image(self) -> bool:
-        return self.low >= 0 and 128 < self.high <= 255 and self.image
+        return self.image and self.low >= 0 and 128 < self.high <= 255 and self.size >= LARGE
 
 
 def detect(run: Run) -> Iterator[Finding]:
@@ -142,7 +142,7 @@ def detect_inputs(run: Run) -> Iterator[Finding]:
     scale = look(run)
     if scale is None or _starts_with(run, ("Embedding",)):
         return
-    extreme = scale.largest >= EXTREME
+    extreme = scale.largest >= EXTREME or scale.is_raw_image
     gain = first_layer_gain(run, scale.size)
     start = first_loss_over_chance(run)
     harmed = start is not None and start >= FAR_FROM_CHANCE and (gain is None or gain < USUAL_GAIN)

@@ -85,6 +85,8 @@ HUGE_UPDATE = 0.7
 """One step rewrites the layers. Runs with Adam that still learn reach up to 0.6 in their first step."""
 LASTING_UPDATE = 0.2
 """The same for the median of the first looks: runs that still learn are down to 0.15 by then."""
+FAR_UP = 100.0
+"""A loss that may be negative must rise by so many times what it ever fell."""
 UNMISTAKABLE = 30.0
 """Growth that needs no yardstick for the start, and no measured updates where it ends in NaN."""
 LOOKS = 5
@@ -100,10 +102,12 @@ class Course:
     start: float
     end: float
     peak: float
+    lasting: float
+    """the highest running median of five"""
 
     @property
     def growth(self) -> float:
-        return self.peak / self.start if self.start > 0 else math.inf
+        return self.lasting / self.start if self.start > 0 else math.inf
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,11 @@ def detect(run: Run) -> Iterator[Finding]:
     keys, moved = run.keys(LOSS_TRAIN), movement.read(run)
     for key in keys:
         curve = _before_bad_data(run, curves.read(run.scalar(LOSS_TRAIN, key)))
+        if not len(curve):
+            continue
         guess = baseline.chance(run) if len(keys) == 1 else None
-        course = course_of(curve, guess, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
+        start = start_of(curve, guess, moved)
+        course = course_of(curve, start, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
         if course is None:
             continue
         updates = updates_before(moved, course.onset)
@@ -129,39 +136,53 @@ def detect(run: Run) -> Iterator[Finding]:
             return
 
 
-def course_of(curve: Curve, guess: float | None, *, adversarial: bool) -> Course | None:
+def start_of(curve: Curve, guess: float | None, moved: Movement | None) -> float:
+    """The loss of the untrained model. One batch may be a lucky one, so the first few count, unless the very first
+    update can already have thrown it."""
+    first = float(curve.values[0])
+    if guess is not None and first >= 0:
+        return max(first, guess)
+    updates = updates_before(moved, int(curve.steps[0]))
+    if updates is None or updates.largest >= HUGE_UPDATE:
+        return first
+    return max(first, float(np.median(curve.values[:LOOKS])))
+
+
+def course_of(curve: Curve, start: float, *, adversarial: bool) -> Course | None:
     """The way in which a loss went wrong, or None. Adversarial losses only count when they end in NaN."""
-    if not len(curve):
-        return None
     values, first = curve.values, int(curve.steps[0])
-    start = max(float(values[0]), guess or 0.0) if values[0] >= 0 else float(values[0])
-    end, peak = curves.level(values), float(values.max())
-    risen = _risen_at(curve, start)
+    end, risen = curves.level(values), _risen_at(curve, start)
+
+    def course(how: str, onset: int) -> Course:
+        return Course(how, onset, start, end, float(values.max()), float(curves.smooth(values, 5).max()))
+
     if curve.broke_at is not None:
         if risen is not None:
-            return Course("nan", risen, start, end, peak)
-        return Course("sudden", curve.broke_at, start, end, peak) if curve.broke_at - first <= LEAST_STEPS else None
+            return course("nan", risen)
+        return course("sudden", curve.broke_at) if curve.broke_at - first <= LEAST_STEPS else None
     if adversarial or len(curve) < LEAST_STEPS:
         return None
     if values.min() < 0 or start <= 0:
-        return _grew_signed(curve, start, end, peak)
+        far = curves.divergence(curve, start, FAR_UP)
+        stays = far is not None and end > start + 0.1 * (far.peak - start)
+        return course("grew", far.onset) if far is not None and stays else None
     if risen is not None and end > GREW * start:
-        return Course("grew", risen, start, end, peak)
+        return course("grew", risen)
     lost = _lost_at(curve, start)
     if lost is not None:
-        return Course("lost", lost, start, end, peak)
+        return course("lost", lost)
     if end < NO_GAIN * start:
         return None
     if risen is not None:
-        return Course("thrown", risen, start, end, peak)
+        return course("thrown", risen)
     is_flat = curves.trend(values[len(values) // 3 :]).sigmas > -4
-    return Course("stuck", first, start, end, peak) if is_flat else None
+    return course("stuck", first) if is_flat else None
 
 
 def is_proved(course: Course, updates: Updates | None, *, known_start: bool) -> bool:
     """Whether the updates before it were large enough to have caused it."""
     if updates is None:
-        return course.how == "nan" and course.growth >= UNMISTAKABLE
+        return course.how == "nan" and course.peak >= UNMISTAKABLE * course.start
     rewrote = updates.largest >= HUGE_UPDATE or updates.lasting >= LASTING_UPDATE
     if course.how in ("stuck", "sudden") or not (known_start or course.growth >= UNMISTAKABLE):
         return rewrote
@@ -174,14 +195,6 @@ def _risen_at(curve: Curve, start: float) -> int | None:
     lasting = curves.divergence(Curve(curve.steps, curves.smooth(curve.values, 5)), start, RISEN)
     onsets = [d.onset for d in (once, lasting) if d is not None]
     return min(onsets, default=None)
-
-
-def _grew_signed(curve: Curve, start: float, end: float, peak: float) -> Course | None:
-    """A loss that may be negative: it must rise by far more than it ever fell, and stay there."""
-    far = curves.divergence(curve, start, 100.0)
-    if far is None or end < start + 0.1 * (peak - start):
-        return None
-    return Course("grew", far.onset, start, end, peak)
 
 
 def _lost_at(curve: Curve, start: float) -> int | None:

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+
+from building import RunBuilder, findings
+from torchdoctor.facts import NonfiniteFact, OrderFact
+from torchdoctor.findings import Proof, Severity
+from torchdoctor.signals import LOSS_TRAIN, WEIGHT
+
+NAME = "nonfinite-parameters"
+COUNTS = WEIGHT["nonfinite"]
+
+
+def clean(steps: int = 100) -> RunBuilder:
+    return RunBuilder(steps).matrix(COUNTS, {"head.weight": 0.0, "body.weight": 0.0}).scalar(LOSS_TRAIN, 1.0)
+
+
+def test_loaded_or_initialised_so() -> None:
+    run = (
+        RunBuilder(50).matrix(COUNTS, {"head.weight": 64.0, "body.weight": 0.0}).scalar(LOSS_TRAIN, np.full(50, np.nan))
+    )
+    (found,) = findings(run.fact(NonfiniteFact("weight", "head.weight", "train", 64, 64), step=0).build(), NAME)
+    assert found.severity is Severity.ERROR and found.proof is Proof.STRUCTURE
+    assert "before the first update" in found.title and "head.weight" in found.title
+    assert found.where[0].parameter == "head.weight" and found.where[0].module == "head"
+    assert found.symptoms == ("nan-at-first-step",)
+
+
+def test_later_it_names_the_chain() -> None:
+    run = (
+        clean()
+        .fact(NonfiniteFact("loss", "train.py:3", "train", 1, 1), step=40)
+        .fact(NonfiniteFact("weight", "head.weight", "train", 64, 64), step=41)
+        .build()
+    )
+    (found,) = findings(run, NAME)
+    assert found.first_step == 41
+    assert any("loss at step 40, then weight at step 41" in e.text for e in found.evidence)
+
+
+def test_nan_brought_by_the_first_batch_was_not_there_before() -> None:
+    run = clean().fact(NonfiniteFact("input", "input", "train", 3, 3), step=0)
+    (found,) = findings(run.fact(NonfiniteFact("weight", "head.weight", "train", 64, 64), step=0).build(), NAME)
+    assert "before the first update" not in found.title
+
+
+def test_with_a_closure_the_first_look_comes_after_the_update() -> None:
+    run = clean().fact(OrderFact("0", ["step"], closure=True)).fact(NonfiniteFact("weight", "a", "train", 4, 4), step=0)
+    assert "before the first update" not in findings(run.build(), NAME)[0].title
+
+
+def test_finite_parameters_are_silent() -> None:
+    assert findings(clean().build(), NAME) == []
+
+
+def test_masks_of_minus_infinity_are_silent_and_nan_in_buffers_is_not() -> None:
+    mask = NonfiniteFact("buffer", "block.mask", "train", 496, 0)
+    assert findings(clean().fact(mask, step=0).build(), NAME) == []
+    assert findings(clean().fact(mask, step=70).build(), NAME) == []
+    assert findings(clean().fact(NonfiniteFact("buffer", "bn.running_var", "train", 4, 4), step=7).build(), NAME)
