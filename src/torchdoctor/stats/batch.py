@@ -20,8 +20,9 @@ def batch(tensor: Tensor) -> Tensor:
     """(5,) float32: mean, std, min, max over the finite elements, and the count of the others."""
     if unsupported(tensor) is not None:
         return nothing((BATCH_WIDTH,))
-    row = summarize([tensor])[0]
+    found = summarize([tensor])
     with Quiet():
+        row = found[0]
         try:
             part = elements(tensor)
             low, high = _bounds(part.values)

@@ -49,7 +49,8 @@ ORDINARY = (1e-15, 1e15)
 SHAKY = 1e-3
 """Variance over mean square below which E[x^2] - E[x]^2 in float32 loses too many digits."""
 
-TINY_F32 = float(np.nextafter(np.float32(TINY), np.float32(1)) if np.float32(TINY) < TINY else np.float32(TINY))
+_NEAREST = np.float32(TINY)
+TINY_F32 = float(np.nextafter(_NEAREST, np.float32(1)) if float(_NEAREST) < TINY else _NEAREST)
 """The smallest float32 not below TINY, so that comparing in float32 decides as comparing exactly would."""
 
 Row = tuple[float, float, float, float, float, float, float, float]

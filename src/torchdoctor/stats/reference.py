@@ -101,7 +101,7 @@ def saturated(output: Tensor, kind: str | None, dim: int = -1) -> float:
         full = (x < SIGMOID_MARGIN) | (x > 1 - SIGMOID_MARGIN)
     elif kind in ("tanh", "hardtanh"):
         full = x.abs() > 1 - TANH_MARGIN
-    elif kind == "softmax" and x.dim() and x.numel():
+    elif kind == "softmax" and x.numel():
         full = x.amax(dim) > SOFTMAX_LIMIT
     else:
         return NAN
@@ -111,7 +111,7 @@ def saturated(output: Tensor, kind: str | None, dim: int = -1) -> float:
 def alive_units(output: Tensor, unit_dim: int) -> Tensor:
     """True for each unit (index along `unit_dim`) with any output other than zero."""
     x = numbers(output).movedim(unit_dim, 0)
-    return (x.reshape(x.shape[0], -1) != 0).any(1)
+    return torch.tensor([bool((unit != 0).any()) for unit in x], dtype=torch.bool)
 
 
 def batch(tensor: Tensor) -> list[float]:

@@ -44,5 +44,12 @@ def _measure_each(
 
 
 def nothing(shape: tuple[int, ...]) -> Tensor:
+    """All NaN, on the CPU."""
     with torch._C._DisableFuncTorch(), Quiet():
         return torch.full(shape, math.nan, dtype=torch.float32, device="cpu")
+
+
+def none_of(dtype: torch.dtype) -> Tensor:
+    """No elements, on the CPU."""
+    with torch._C._DisableFuncTorch(), Quiet():
+        return torch.zeros(0, dtype=dtype, device="cpu")

@@ -151,6 +151,8 @@ def _change_norms_mixed(before: Sequence[Tensor], after: Sequence[Tensor]) -> Te
             continue
         try:
             wide = torch.promote_types(torch.promote_types(old.dtype, new.dtype), torch.float32)
+            if not old.dtype.is_floating_point and not wide.is_complex:
+                wide = foreach.widest(old)
             old, new = (t.to_dense() if t.layout != torch.strided else t for t in (old.detach(), new.detach()))
             changes[i] = new.to(wide) - old.to(wide)
         except Exception:
