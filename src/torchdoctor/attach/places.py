@@ -49,6 +49,16 @@ def caller(frame: FrameType | None = None) -> Place | None:
     return None
 
 
+def direct_caller() -> Place | None:
+    """The frame that called into us, if it is the user's own code and no library stands between."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    if frame is None or not is_user_file(frame.f_code.co_filename):
+        return None
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
 def from_traceback(lines: list[str]) -> Place | None:
     """The innermost user line of a formatted stack, as autograd's metadata keeps it."""
     for entry in reversed(lines):

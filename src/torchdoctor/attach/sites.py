@@ -15,7 +15,7 @@ from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampl
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
-from torchdoctor.attach.places import Place, caller
+from torchdoctor.attach.places import Place, caller, direct_caller
 from torchdoctor.attach.session import BATCH, LOOK, SITES_KEPT, LossLook, Session
 from torchdoctor.facts import UNKNOWN, CallSiteFact, LoaderFact
 from torchdoctor.probes.batches import batch_tensors, look_at
@@ -38,6 +38,7 @@ class Sites:
         self._backward_depth = 0
         self._mode_depth = 0
         self._stepped = 0
+        self._stepping = False
         self._closures: set[int] = set()
         self._last_sites: set[tuple[str, str, int]] = set()
 
@@ -123,9 +124,11 @@ class Sites:
     def item_read(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], value: Any) -> None:
         """A hand-written validation loss shows when its value is read on a line that speaks of a loss."""
         loop = self.session.loop
-        if type(value) is not float or args[0].requires_grad or torch.is_grad_enabled() or not loop.backwards:
+        if self._stepping or type(value) is not float or not loop.backwards:
             return
-        place = caller()
+        if args[0].requires_grad or torch.is_grad_enabled():
+            return
+        place = direct_caller()
         if place is None or "loss" not in place.code.lower():
             return
         seen = loop.evaluating() or loop.loss(False)
@@ -226,6 +229,7 @@ class Sites:
         key = session.registry.optimizer_key(optimizer)
         session.loop.optimizer(key)
         session.begin_record()
+        self._stepping = not closure
         if closure:
             self._closures.add(id(optimizer))
         session.clock.optimizer_begins(closure)
@@ -242,6 +246,7 @@ class Sites:
         key = session.registry.optimizer_key(optimizer)
         closure = id(optimizer) in self._closures
         self._closures.discard(id(optimizer))
+        self._stepping = False
         self._stepped += 1
         if closure:
             session.look_at_gradients(key, optimizer)

@@ -1,0 +1,182 @@
+"""No hook of ours ever raises into the loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchdoctor
+from attach.loops import Result, fingerprint
+from torchdoctor.attach import guard
+from torchdoctor.attach.guard import SITES, contained, guarded
+from torchdoctor.attach.patches import Patches
+from torchdoctor.errors import StopTraining
+
+
+def everything(steps: int = 14) -> Result:
+    """One loop that passes through every place where we stand."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 3))
+    model.load_state_dict(model.state_dict())
+    compiled = torch.compile(model, backend="eager")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    quasi = torch.optim.LBFGS(model.parameters(), 1e-3, max_iter=2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    x = torch.randn(steps * 4, 6)
+    loader = DataLoader(TensorDataset(x, x[:, :3].argmax(1)), 4)
+    losses: list[float] = []
+    for i, (a, b) in enumerate(loader):
+        compiled.train()
+        loss = F.cross_entropy(compiled(a), b)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        nn.utils.clip_grad_value_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+        losses.append(loss.item())
+        if i % 5 == 4:
+            model.eval()
+            with torch.no_grad():
+                total_loss = F.cross_entropy(model(a), b) + F.mse_loss(model(a), torch.zeros(4, 3))
+                losses.append(total_loss.item())
+        if i == 7:
+            quasi.step(lambda a=a, b=b: _closure(quasi, model, a, b))
+        if i == 9:
+            with pytest.raises(RuntimeError):
+                torch.zeros(1).backward()
+        if i == 12:
+            bad = F.cross_entropy(model(a * float("nan")), b)
+            bad.backward()
+            model.zero_grad()
+    return fingerprint(losses, model)
+
+
+def _closure(optimizer: torch.optim.Optimizer, model: nn.Module, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(a), b)
+    loss.backward()
+    return loss
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.CRITICAL, "torchdoctor")
+    yield
+    guard.reset()
+
+
+def _watch(tmp_path: Path) -> Any:
+    return torchdoctor.watch(out=tmp_path, quiet=True)
+
+
+def test_every_site_may_fail_and_training_ends_the_same(tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    expected = everything()
+    with _watch(tmp_path):
+        everything()
+    originals = {name: site.function for name, site in SITES.items()}
+    never: list[str] = []
+    for name in [n for n in originals if not n.startswith("loss function") or n.endswith("cross_entropy")]:
+        reached: list[str] = []
+
+        def fail(*_a: Any, _name: str = name, _reached: list[str] = reached, **_k: Any) -> None:
+            _reached.append(_name)
+            raise RuntimeError("planted")
+
+        torch._dynamo.reset()
+        doctor = _watch(tmp_path)
+        SITES[name].function = fail
+        try:
+            assert everything() == expected, name
+        finally:
+            doctor.close()
+            SITES[name].function = originals.get(name, SITES[name].function)
+        if not reached:
+            never.append(name)
+    assert never == [], "sites that the loop above never reaches are not tested"
+
+
+def test_a_site_is_switched_off_after_three_failures() -> None:
+    calls = []
+
+    @guarded("test: always fails")
+    def site() -> None:
+        calls.append(1)
+        raise ValueError("planted")
+
+    for _ in range(10):
+        assert site() is None
+    assert len(calls) == guard.FAILURES_ALLOWED
+    assert "planted" in guard.disabled()["test: always fails"]
+    del SITES["test: always fails"]
+
+
+def test_sites_are_quiet_while_another_runs() -> None:
+    inner_calls = []
+
+    @guarded("test: inner")
+    def inner() -> None:
+        inner_calls.append(1)
+
+    @guarded("test: outer")
+    def outer() -> None:
+        inner()
+
+    outer()
+    assert inner_calls == []
+    inner()
+    assert inner_calls == [1]
+    del SITES["test: inner"], SITES["test: outer"]
+
+
+def test_only_the_stop_the_user_asked_for_passes_through() -> None:
+    @guarded("test: stop")
+    def stop() -> None:
+        raise StopTraining("asked for")
+
+    @contained("test: stop inside")
+    def inside() -> None:
+        raise StopTraining("asked for")
+
+    with pytest.raises(StopTraining):
+        stop()
+    with pytest.raises(StopTraining):
+        inside()
+    assert guard.STATE.inside is False
+    del SITES["test: stop"], SITES["test: stop inside"]
+
+
+def test_a_hook_outside_the_guard_is_refused() -> None:
+    patches = Patches()
+    with pytest.raises(AssertionError, match="not guarded"):
+        patches.wrap(torch.nn.functional, "relu", after=lambda *_: None)
+    assert not hasattr(torch.nn.functional.relu, "__torchdoctor_original__")
+
+
+def test_all_hooks_in_torch_are_ours_and_guarded(tmp_path: Path) -> None:
+    """Whatever a session leaves in torch's own hook tables leads into a site."""
+    from torch.nn.modules import module as tables
+    from torch.optim import optimizer as optimizers
+
+    from torchdoctor.attach import forward
+
+    with _watch(tmp_path):
+        optimizer_hooks = [
+            *optimizers._global_optimizer_pre_hooks.values(),
+            *optimizers._global_optimizer_post_hooks.values(),
+        ]
+        module_hooks = [*tables._global_forward_pre_hooks.values(), *tables._global_forward_hooks.values()]
+        assert optimizer_hooks and all(guard.is_guarded(hook) for hook in optimizer_hooks)
+        assert module_hooks and all(guard.is_guarded(forward._TARGETS[hook]) for hook in module_hooks)

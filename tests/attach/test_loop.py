@@ -1,0 +1,210 @@
+"""What is a step, what trains, what validates: decided from events alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchdoctor.attach.loop import Loop, Pass
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION
+
+
+class Recorded:
+    """A loop that keeps what it says."""
+
+    def __init__(self) -> None:
+        self.passes: list[Pass] = []
+        self.validations: list[int] = []
+        self.loop = Loop(self.passes.append, self.validations.append)
+        self.loop.optimizer("0")
+
+    def train(self, loader: tuple[int, str] | None = None, optimizer: str = "0", forwards: int = 1) -> None:
+        if loader:
+            self.loop.fetch(*loader)
+        for _ in range(forwards):
+            self.loop.forward("model", True, True)
+        self.loop.loss(True)
+        self.loop.backward()
+        self.loop.optimizer_step(optimizer)
+
+    def phases(self) -> list[str]:
+        return [p.phase for p in self.passes]
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+def test_a_plain_loop_counts_its_updates(recorded: Recorded) -> None:
+    for _ in range(5):
+        recorded.train((1, "train"))
+    recorded.loop.close()
+    assert recorded.phases() == [TRAIN] * 5
+    assert recorded.loop.updates == 5
+    assert [p.step for p in recorded.passes] == [0, 1, 2, 3, 4]
+
+
+def test_a_loader_that_never_leads_to_a_backward_validates(recorded: Recorded) -> None:
+    loop = recorded.loop
+    for epoch in range(2):
+        for _ in range(3):
+            recorded.train((10 + epoch, "train"))
+        for _ in range(2):
+            loop.fetch(20 + epoch, "val")
+            loop.forward("model", False, False)
+        loop.exhausted(20 + epoch)
+    recorded.train((12, "train"))
+    assert recorded.phases() == ([TRAIN] * 3 + [VALIDATION] * 2) * 2 + [TRAIN]
+    assert recorded.validations == [3, 6]
+    assert loop.loader_phases == {"train": TRAIN, "val": VALIDATION}
+
+
+def test_validation_that_builds_a_graph_is_still_validation(recorded: Recorded) -> None:
+    recorded.train((1, "train"))
+    for _ in range(3):
+        recorded.loop.fetch(2, "val")
+        recorded.loop.forward("model", True, True)
+    recorded.train((3, "train"))
+    assert recorded.phases() == [TRAIN, VALIDATION, VALIDATION, VALIDATION, TRAIN]
+
+
+def test_evaluating_on_the_training_loader_is_told_by_the_walk(recorded: Recorded) -> None:
+    recorded.train((1, "train"))
+    recorded.loop.exhausted(1)
+    for _ in range(2):
+        recorded.loop.fetch(2, "train")
+        recorded.loop.forward("model", False, False)
+    recorded.loop.close()
+    assert recorded.phases() == [TRAIN, VALIDATION, VALIDATION]
+
+
+def test_a_skipped_batch_of_a_training_walk_is_unknown(recorded: Recorded) -> None:
+    recorded.train((1, "train"))
+    recorded.loop.fetch(1, "train")
+    recorded.loop.forward("model", True, True)
+    recorded.train((1, "train"))
+    assert recorded.phases() == [TRAIN, UNKNOWN, TRAIN]
+
+
+def test_accumulation_is_one_step(recorded: Recorded) -> None:
+    for _ in range(3):
+        for _ in range(4):
+            recorded.loop.fetch(1, "train")
+            recorded.loop.forward("model", True, True)
+            recorded.loop.backward()
+        recorded.loop.optimizer_step("0")
+    recorded.loop.close()
+    assert recorded.loop.updates == 3
+    assert recorded.loop.backwards == 12
+    assert [p.step for p in recorded.passes] == [0] * 4 + [1] * 4 + [2] * 4
+
+
+def test_two_optimizers_of_a_gan_share_steps(recorded: Recorded) -> None:
+    recorded.loop.optimizer("1")
+    for _ in range(4):
+        recorded.train(optimizer="0", forwards=2)
+        recorded.train(optimizer="1")
+    recorded.loop.close()
+    assert recorded.loop.updates in (4, 5)
+    assert set(recorded.phases()) == {TRAIN}
+
+
+def test_a_sample_for_the_critic_is_no_validation(recorded: Recorded) -> None:
+    recorded.train()
+    sample = recorded.loop.forward("generator", True, False)
+    sample.feeds = True
+    recorded.train()
+    assert recorded.phases() == [TRAIN, UNKNOWN, TRAIN]
+
+
+def test_validation_by_hand_between_steps(recorded: Recorded) -> None:
+    recorded.train()
+    recorded.loop.forward("model", False, False)
+    recorded.train()
+    assert recorded.phases() == [TRAIN, VALIDATION, TRAIN]
+    assert recorded.validations == [1]
+
+
+def test_a_look_without_gradients_in_train_mode_is_unknown_unless_it_has_a_loss(recorded: Recorded) -> None:
+    recorded.train()
+    recorded.loop.forward("model", True, False)
+    recorded.train()
+    recorded.loop.forward("model", True, False)
+    recorded.loop.loss(False)
+    recorded.train()
+    assert recorded.phases() == [TRAIN, UNKNOWN, TRAIN, VALIDATION, TRAIN]
+
+
+def test_a_look_at_the_model_before_training_is_unknown(recorded: Recorded) -> None:
+    recorded.loop.forward("model", True, True)
+    recorded.loop.fetch(1, "train")
+    recorded.train((1, "train"))
+    assert recorded.phases() == [UNKNOWN, TRAIN]
+
+
+def test_a_loader_that_reads_ahead(recorded: Recorded) -> None:
+    loop = recorded.loop
+    loop.fetch(1, "train")
+    for _ in range(3):
+        loop.fetch(1, "train")
+        recorded.train()
+    loop.exhausted(1)
+    recorded.train()
+    loop.fetch(2, "val")
+    loop.fetch(2, "val")
+    loop.forward("model", False, False)
+    loop.exhausted(2)
+    loop.forward("model", False, False)
+    loop.close()
+    assert recorded.phases() == [TRAIN] * 4 + [VALIDATION] * 2
+    assert [p.loader for p in recorded.passes[-2:]] == ["val", "val"]
+    assert loop.validations == 1
+
+
+def test_hooks_that_were_out_are_made_up_for(recorded: Recorded) -> None:
+    for _ in range(3):
+        recorded.loop.loss(True)
+        recorded.loop.loss(True)
+        recorded.loop.backward()
+        recorded.loop.optimizer_step("0")
+    assert recorded.phases() == [TRAIN] * 3
+
+
+def test_an_output_that_no_backward_came_through_did_not_train(recorded: Recorded) -> None:
+    recorded.train()
+    probe = recorded.loop.forward("model", False, True)
+    probe.reached = False
+    recorded.train()
+    assert recorded.phases() == [TRAIN, VALIDATION, TRAIN]
+
+
+def test_order_of_calls_is_told_with_the_step(recorded: Recorded) -> None:
+    loop = recorded.loop
+    loop.call("zero_grad", "0")
+    loop.forward("model", True, True)
+    loop.backward()
+    loop.call("clip")
+    assert loop.optimizer_step("0") == ["zero_grad", "forward", "backward", "clip", "step"]
+    loop.call("zero_grad", "1")
+    assert loop.optimizer_step("0") == ["step"]
+
+
+def test_the_loop_describes_itself(recorded: Recorded) -> None:
+    for i in range(3):
+        for _ in range(4):
+            recorded.train((i, "train"))
+        recorded.loop.fetch(100 + i, "val")
+        recorded.loop.forward("model", False, False)
+    recorded.loop.close()
+    fact = recorded.loop.describe(["a.py:3"], [], [])
+    assert (fact.updates, fact.validations, fact.updates_between_validations) == (12, 3, 4)
+    assert (fact.passes_train, fact.passes_validation, fact.passes_unknown) == (12, 3, 0)
+
+
+def test_a_very_long_interval_does_not_grow(recorded: Recorded) -> None:
+    recorded.train()
+    for _ in range(2000):
+        recorded.loop.forward("model", False, False)
+    assert len(recorded.loop._interval.passes) <= 512
+    recorded.loop.close()
+    assert recorded.phases().count(VALIDATION) == 2000
