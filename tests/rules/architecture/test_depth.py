@@ -137,6 +137,18 @@ class TestExploding:
         norms[60:], loss[61:] = np.inf, np.nan
         assert found(self.recurrent(norms, loss), EXPLODING)
 
+    def test_a_gradient_that_explodes_over_the_time_steps_at_once(self) -> None:
+        norms, loss = np.full(STEPS, 2700.0), np.full(STEPS, np.nan)
+        loss[0] = 17.0
+        norms[1:] = np.nan
+        weights = {"rnn.weight_hh_l0": 7.0}
+        steep = self.recurrent(norms, loss, ratio=2.0).matrix(signals.WEIGHT_L2, weights)
+        (said,) = found(steep, EXPLODING)
+        assert "rnn" in said.title and "1112 %" in said.evidence[0].text
+        assert not found(steep.scalar(signals.CLIP_NORM, 2700.0), EXPLODING)
+        too_fast = self.recurrent(np.where(np.isnan(norms), norms, 3.0), loss, ratio=2.0)
+        assert not found(too_fast.matrix(signals.WEIGHT_L2, weights), EXPLODING)
+
     def test_large_updates_before_it_point_at_the_learning_rate(self) -> None:
         assert not found(self.recurrent(*self.jumping(), ratio=0.3), EXPLODING)
 

@@ -13,10 +13,12 @@ the loss is NaN.
 ## How it is detected
 Either over depth: from the first looks on, the root mean square of the gradient rises by a factor of 1000 or more from
 the late layers back to the early ones, in the order of depth and spread over the layers, and training is harmed (the
-loss does not fall, turns non-finite, or an update is larger than the weights). Or over training, in recurrent models
-only: the gradient norm before clipping jumps to a hundred times its own history, the update that followed was not
-clipped, the updates before it were small (so the learning rate was not to blame), and the loss is worse afterwards or
-non-finite. Jumps in other models are left to the rules on learning rate and data.
+loss does not fall, turns non-finite, or an update is larger than the weights). Or over time steps, in recurrent models:
+at the first look a change of the recurrent weights by one percent would change the loss by its own size or more (norm
+of gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips
+the gradient, and the loss climbs or turns non-finite. Or over training, in recurrent models: the gradient norm jumps to
+a hundred times its own history, unclipped, after updates that were small (so the learning rate was not to blame), and
+the loss is worse afterwards. Jumps in other models are left to the rules on learning rate and data.
 
 ## How to fix it
 Clip the gradient norm before the step. For sequences: truncate backpropagation, use an LSTM or GRU, start the recurrent
@@ -45,7 +47,7 @@ from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.places import call_places, receiver
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO
+from torchdoctor.signals import CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO, WEIGHT_L2
 
 RULE = Rule(
     code="A002",
@@ -77,6 +79,8 @@ MIN_HISTORY = 8
 CALM = 0.05
 """Relative update before the jump: a twentieth of the weights a step is already fast, above it the rate is suspect."""
 WORSE = 1.2
+SENSITIVE = 100.0
+"""Norm of gradient times norm of weight over loss: the loss changes by this many percent for one percent of weight."""
 SHARE_OF_WEIGHTS = 1.0
 """An update as large as the weights it changes."""
 
@@ -98,6 +102,11 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             yield _over_depth(run, rise, harm)
             continue
         recurrent = tuple(layer for layer in layers if is_recurrent(layer))
+        steep = _sensitivity(run, recurrent)
+        if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run)):
+            found = True
+            yield _over_time(run, *steep, harm)
+            continue
         jump = _jump(run) if recurrent else None
         if jump is not None and (harm := _harm_after(run, jump.step)):
             found = True
@@ -134,6 +143,30 @@ def _harm(run: Run, rise: Profile) -> str | None:
     largest = float(np.max(updates[np.isfinite(updates)], initial=0.0))
     if largest >= SHARE_OF_WEIGHTS:
         return f"an update changes a layer by {largest:.1f} times its own size"
+    return None
+
+
+def _sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:
+    """The recurrent matrix whose change moves the loss most at the first look, where nothing clips."""
+    gradients, weights, loss = run.matrix(GRADIENT_L2).first(1), run.matrix(WEIGHT_L2).first(1), loss_curve(run)
+    if not len(gradients) or not len(weights) or loss is None or not len(loss.curve) or run.has(CLIP_NORM):
+        return None
+    start = abs(float(loss.curve.values[0]))
+    both = [layer for layer in recurrent if layer.name in gradients.columns and layer.name in weights.columns]
+    measured = [
+        (layer, float(gradients.column(layer.name).values[0]) * float(weights.column(layer.name).values[0]) / start)
+        for layer in both
+        if start > 0
+    ]
+    return max(measured, key=lambda pair: pair[1], default=None)
+
+
+def _climb(run: Run) -> str | None:
+    broke, loss = broken_at(run), loss_curve(run)
+    if broke is not None:
+        return f"the loss or the weights are no longer finite from step {broke} on"
+    if loss is not None and loss.end > WORSE * loss.curve.values[0] > 0:
+        return f"the loss climbs from {curves.figure(float(loss.curve.values[0]))} to {curves.figure(loss.end)}"
     return None
 
 
@@ -213,6 +246,33 @@ def _over_depth(run: Run, rise: Profile, harm: str) -> Finding:
             "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
         ),
         symptoms=("diverging", "nan-later"),
+    )
+
+
+def _over_time(run: Run, layer: Layer, sensitivity: float, harm: str) -> Finding:
+    step = receiver(run, "step", "optimizer")
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.85,
+        title=f"the gradient explodes over the time steps of {layer.module or layer.name}, and nothing clips it",
+        summary="The recurrent weights are applied once per time step, the gradient is multiplied by them as often, "
+        "and it comes out so large that no ordinary learning rate survives it.",
+        where=[Place(module=layer.module, parameter=layer.name), *call_places(run, "step")],
+        first_step=0,
+        evidence=[
+            Evidence(
+                f"a change of {layer.name} by 1 % would change the loss by {sensitivity:.0f} % of itself at the start",
+                GRADIENT_L2.name,
+                sensitivity,
+                SENSITIVE,
+            ),
+            Evidence(harm),
+        ],
+        fix=Fix(
+            "Clip the gradient norm before the step; a GRU or LSTM, or shorter sequences, help as well.",
+            f"torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)\n{step}.step()",
+        ),
+        symptoms=("nan-later", "diverging"),
     )
 
 
