@@ -7,7 +7,6 @@ import warnings
 
 import numpy as np
 import torch
-from hypothesis import strategies as st
 from torch import Tensor
 
 from torchdoctor.stats import reference
@@ -54,17 +53,6 @@ def arrange(tensor: Tensor, layout: str) -> Tensor:
     if layout == "reversed order" and tensor.dim() >= 2:
         return tensor.permute(*reversed(range(tensor.dim())))
     return tensor
-
-
-@st.composite
-def tensors(draw: st.DrawFn, dtypes: tuple[torch.dtype, ...] = FLOATS + OTHERS) -> Tensor:
-    dtype = draw(st.sampled_from(dtypes))
-    shape = draw(st.sampled_from(SHAPES))
-    seed = draw(st.integers(0, 2**32 - 1))
-    scale = 10.0 ** draw(st.sampled_from((0, 0, 0, -3, -9, -25, 3, 10, 25)))
-    centre = draw(st.sampled_from((0.0, 0.0, 0.0, 1.0, -30.0, 1e4)))
-    odd = draw(st.sampled_from((0.0, 0.0, 0.05, 0.3)))
-    return arrange(build(shape, dtype, seed, scale, centre, odd), draw(st.sampled_from(LAYOUTS)))
 
 
 def sparse(seed: int, odd: float = 0.0) -> list[Tensor]:

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stats.oddities import FLOATS, OTHERS, build, tensors
+from stats.oddities import FLOATS, OTHERS, build
+from stats.strategies import tensors
 from torchdoctor import stats
 from torchdoctor.stats import reference
 
 KINDS = (None, "relu", "sigmoid", "hardsigmoid", "tanh", "hardtanh", "softmax")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tensors(FLOATS), st.sampled_from(KINDS))
 def test_activation_agrees_with_its_definition(output: Tensor, kind: str | None) -> None:
     squash = {"sigmoid": torch.sigmoid, "tanh": torch.tanh}.get(kind or "")

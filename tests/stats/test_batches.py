@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stats.oddities import FLOATS, OTHERS, build, sparse, tensors
+from stats.oddities import FLOATS, OTHERS, build, sparse
+from stats.strategies import tensors
 from torchdoctor import stats
 from torchdoctor.stats import reference
 from torchdoctor.stats.batch import MOST_FEATURES
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tensors())
 def test_batch_agrees_with_its_definition(tensor: Tensor) -> None:
     mean, std, low, high, nonfinite = stats.batch(tensor).tolist()
@@ -38,7 +39,7 @@ def test_raw_pixels() -> None:
     assert stats.batch(pixels).tolist() == pytest.approx(reference.batch(pixels), rel=1e-4)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tensors(), st.integers(0, 3))
 def test_features_agree_with_batches_of_each(tensor: Tensor, dim: int) -> None:
     found = stats.features(tensor, dim)
@@ -64,7 +65,7 @@ def test_at_most_256_features() -> None:
     assert found[0].tolist() == torch.arange(0.0, 1000.0, 4.0).tolist()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(tensors(FLOATS + OTHERS))
 def test_unit_spread_agrees_with_its_definition(tensor: Tensor) -> None:
     finite = tensor if not tensor.is_floating_point() else torch.where(tensor.isfinite(), tensor, 0.0)

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stats.oddities import FLOATS, OTHERS, build, octets, sparse, tensors
+from stats.oddities import FLOATS, OTHERS, build, octets, sparse
+from stats.strategies import tensors
 from torchdoctor import stats
 from torchdoctor.stats import fingerprint
 

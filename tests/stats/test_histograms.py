@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stats.oddities import FLOATS, build, sparse, tensors, unmeasurable
+from stats.oddities import FLOATS, build, sparse, unmeasurable
+from stats.strategies import tensors
 from torchdoctor import stats
 from torchdoctor.signals import HISTOGRAM_BINS, histogram_edges
 from torchdoctor.stats import histogram, reference
@@ -25,7 +26,7 @@ def test_edges_cover_the_line_once() -> None:
     assert edges[HISTOGRAM_BINS // 2] == (0.0, 0.0)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(tensors(), min_size=1, max_size=3))
 def test_counts_are_right(given_tensors: list[Tensor]) -> None:
     for row, tensor in zip(stats.histograms(given_tensors), given_tensors, strict=True):

@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stats.oddities import FLOATS, OTHERS, build, octets, sparse, tensors, unmeasurable
+from stats.oddities import FLOATS, OTHERS, build, octets, sparse, unmeasurable
+from stats.strategies import tensors
 from torchdoctor import stats
 
 MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -140,6 +141,7 @@ def test_the_defaults_of_the_user_change_nothing(measure: Callable[[Tensor], Ten
         same(measure(tensor), alone)
 
 
+@pytest.mark.filterwarnings("ignore:.*jit.trace:DeprecationWarning")
 @every_measure
 def test_inert_inside_function_transforms_and_traces(measure: Callable[[Tensor], Tensor]) -> None:
     seen: list[Tensor] = []

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stats.oddities import FLOATS, OTHERS, arrange, build, close, sparse, tensors, unmeasurable
+from stats.oddities import FLOATS, OTHERS, arrange, build, close, sparse, unmeasurable
+from stats.strategies import tensors
 from torchdoctor import stats
 from torchdoctor.signals import STATISTICS, TINY
 from torchdoctor.stats import cpu, foreach, reference
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(tensors(), min_size=1, max_size=6))
 def test_summary_is_right_for_any_list(given_tensors: list[Tensor]) -> None:
     rows = stats.summarize(given_tensors)
@@ -40,6 +41,16 @@ def test_norms_are_right_for_any_list(given_tensors: list[Tensor]) -> None:
     for got, tensor in zip(stats.norms(given_tensors).tolist(), given_tensors, strict=True):
         want = torch.tensor(reference.norm(tensor)).item()
         assert got == pytest.approx(want, rel=2e-5, nan_ok=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(tensors(FLOATS), min_size=1, max_size=3), st.integers(0, 99))
+def test_norms_and_changes_for_other_devices_are_right(given_tensors: list[Tensor], seed: int) -> None:
+    sane = [torch.where(t.isfinite() & (t.abs() < 1e15) & (t.abs() > 1e-15), t, 1.0) for t in given_tensors]
+    moved = [(t + build(tuple(t.shape), t.dtype, seed, 0.1, 0.0, 0.0)).to(t.dtype) for t in sane]
+    wanted = [(reference.norm(t), reference.change_norm(t, m)) for t, m in zip(sane, moved, strict=True)]
+    assert foreach.norms(sane).tolist() == pytest.approx([w[0] for w in wanted], rel=1e-4)
+    assert foreach.change_norms(sane, moved).tolist() == pytest.approx([w[1] for w in wanted], rel=1e-4)
 
 
 @settings(max_examples=60, deadline=None)

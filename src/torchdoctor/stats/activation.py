@@ -11,7 +11,7 @@ from torch import Tensor
 from torchdoctor.stats.reference import SIGMOID_MARGIN, SOFTMAX_LIMIT, TANH_MARGIN
 from torchdoctor.stats.rows import none_of, nothing
 from torchdoctor.stats.summary import summarize
-from torchdoctor.stats.support import Quiet, real, unsupported
+from torchdoctor.stats.support import Quiet, numbers, unsupported
 
 ACTIVATION_WIDTH = 6
 
@@ -38,7 +38,7 @@ def activation(output: Tensor, kind: str | None, dim: int = -1) -> Tensor:
     found = summarize([output])
     with Quiet():
         _, mean, std, absmax, _, zeros, _, nonfinite = found[0].unbind()
-        full = _saturated(output.detach(), kind, dim)
+        full = _saturated(output, kind, dim)
         return torch.stack([mean, std, absmax, zeros, full.to(mean.device), nonfinite])
 
 
@@ -46,19 +46,13 @@ def _saturated(output: Tensor, kind: str | None, dim: int) -> Tensor:
     limits = _LIMITS.get(kind)
     try:
         if limits is not None and output.numel():
-            plain = _numbers(output)
+            plain = numbers(output)
             if kind == "softmax":
                 plain = plain.amax(dim)
             return _share_outside(plain, *limits)
     except (RuntimeError, IndexError):
         pass
     return torch.full((), math.nan, dtype=torch.float32, device=output.device)
-
-
-def _numbers(output: Tensor) -> Tensor:
-    dense = output.to_dense() if output.layout != torch.strided else output
-    plain = real(dense)
-    return plain if plain.dtype is torch.float64 else plain.float()
 
 
 def _share_outside(plain: Tensor, low: float, high: float) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torchdoctor.stats.rows import nothing
 from torchdoctor.stats.summary import summarize
-from torchdoctor.stats.support import Quiet, blocked, elements, real, unsupported
+from torchdoctor.stats.support import Quiet, blocked, elements, numbers, unsupported
 
 MOST_FEATURES = 256
 """As facts.InputsFact keeps; of more, every n-th is looked at."""
@@ -36,7 +36,7 @@ def batch(tensor: Tensor) -> Tensor:
 def _bounds(values: Tensor) -> tuple[Tensor, Tensor]:
     """Smallest and largest finite value as float32; NaN if there is none."""
     if not values.numel():
-        nan = torch.full((), math.nan, device=values.device)
+        nan = torch.full((), math.nan, dtype=torch.float32, device=values.device)
         return nan, nan
     if values.is_cpu:
         low, high = torch.aminmax(values)
@@ -64,10 +64,7 @@ def features(tensor: Tensor, dim: int) -> Tensor:
             step = -(-plain.size(dim) // MOST_FEATURES)
             if step > 1:
                 plain = plain.movedim(dim, 0)[::step].movedim(0, dim)
-            plain = real(plain)
-            if plain.dtype is not torch.float64:
-                plain = plain.float()
-            return _features(plain, dim % plain.dim())
+            return _features(numbers(plain), dim % plain.dim())
         except Exception:
             return empty
 
@@ -76,7 +73,7 @@ def _features(plain: Tensor, dim: int) -> Tensor:
     others = [d for d in range(plain.dim()) if d != dim]
     count = math.prod(plain.size(d) for d in others)
     if not count:
-        return torch.full((4, plain.size(dim)), math.nan, device=plain.device)
+        return torch.full((4, plain.size(dim)), math.nan, dtype=torch.float32, device=plain.device)
     if not others:
         plain, others = plain[None], [0]
     mean = plain.mean(others, keepdim=True)
@@ -103,13 +100,11 @@ def unit_spread(tensor: Tensor) -> Tensor:
         return nothing(())
     with Quiet():
         try:
-            plain = tensor.detach()
-            plain = plain.to_dense() if plain.layout != torch.strided else plain
-            if plain.dim() < 2 or plain.size(0) < 2 or not plain.numel():
-                return torch.full((), math.nan, device=plain.device)
-            plain = real(plain)
+            if tensor.dim() < 2 or tensor.size(0) < 2 or not tensor.numel():
+                return torch.full((), math.nan, dtype=torch.float32, device=tensor.device)
+            plain = numbers(tensor)
             high, low = plain.amax(0), plain.amin(0)
             scale = torch.maximum(high.amax(), -low.amin())
-            return ((high.to(torch.float32) - low.to(torch.float32)).amax() / scale.to(torch.float32)).float()
+            return ((high - low).amax() / scale).float()
         except Exception:
             return nothing(())

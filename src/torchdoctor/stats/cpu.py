@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor.signals import TINY
+from torchdoctor.stats.foreach import wider
 from torchdoctor.stats.support import WHOLE, flatten
 
 SMALL = WHOLE
@@ -283,9 +284,5 @@ def change_norms(before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
                 parts.append(norms(torch._foreach_sub(after[start:stop], before[start:stop])))
                 start, held = stop, 0
         return torch.cat(parts)
-    changes = (a.to(_wider(a, b)) - b.to(_wider(a, b)) for a, b in zip(after, before, strict=True))
+    changes = (a.to(wider(a, b)) - b.to(wider(a, b)) for a, b in zip(after, before, strict=True))
     return torch.cat([norms((change,)) for change in changes])
-
-
-def _wider(a: Tensor, b: Tensor) -> torch.dtype:
-    return torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)

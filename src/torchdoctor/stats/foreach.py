@@ -19,6 +19,11 @@ def widest(tensor: Tensor) -> torch.dtype:
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
+def wider(a: Tensor, b: Tensor) -> torch.dtype:
+    """The dtype to subtract in."""
+    return torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
+
+
 def summarize(tensors: Sequence[Tensor]) -> Tensor:
     """(T, 8) float32, as reference.summarize defines it."""
     return torch.stack([_summarize_one(flatten(t.detach())) for t in tensors])
@@ -27,7 +32,9 @@ def summarize(tensors: Sequence[Tensor]) -> Tensor:
 def _summarize_one(flat: Tensor) -> Tensor:
     wide = widest(flat)
     if not flat.numel():
-        return torch.tensor([float("nan")] * 7 + [0.0], device=flat.device)
+        row = torch.full((8,), float("nan"), dtype=torch.float32, device=flat.device)
+        row[7] = 0.0
+        return row
     values = flat if flat.dtype is torch.float64 else flat.float()
     finite = torch.isfinite(values)
     count = finite.sum()
@@ -56,13 +63,16 @@ def _summarize_one(flat: Tensor) -> Tensor:
 def norms(tensors: Sequence[Tensor]) -> Tensor:
     """(T,) float32; NaN or Inf where an element is."""
     plain = [t.detach() for t in tensors]
-    if any(t.dtype in (torch.float16, torch.bfloat16) for t in plain):
-        return torch.stack(torch._foreach_norm(plain, 2, torch.float32)).float()
-    return torch.stack([norm.float() for norm in torch._foreach_norm(plain)])
+    dtypes = {t.dtype for t in plain}
+    if len(dtypes) == 1 and not dtypes & {torch.float16, torch.bfloat16}:
+        return torch.stack(torch._foreach_norm(plain)).float()
+    wide = torch.float64 if torch.float64 in dtypes else torch.float32
+    return torch.stack(torch._foreach_norm(plain, 2, wide)).float()
 
 
 def change_norms(before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
     """(T,) float32: the norm of after - before for each pair of equal shapes."""
     if len({t.dtype for t in (*before, *after)}) == 1 and after[0].dtype in (torch.float32, torch.float64):
         return norms(torch._foreach_sub([t.detach() for t in after], [t.detach() for t in before]))
-    return norms([a.detach().float() - b.detach().float() for a, b in zip(after, before, strict=True)])
+    pairs = zip(after, before, strict=True)
+    return norms([a.detach().to(wider(a, b)) - b.detach().to(wider(a, b)) for a, b in pairs])

@@ -150,7 +150,7 @@ def _change_norms_mixed(before: Sequence[Tensor], after: Sequence[Tensor]) -> Te
         if unsupported(old) or unsupported(new) or old.shape != new.shape or old.device != new.device:
             continue
         try:
-            wide = torch.promote_types(torch.promote_types(old.dtype, new.dtype), torch.float32)
+            wide = foreach.wider(old, new)
             if not old.dtype.is_floating_point and not wide.is_complex:
                 wide = foreach.widest(old)
             old, new = (t.to_dense() if t.layout != torch.strided else t for t in (old.detach(), new.detach()))

@@ -146,6 +146,14 @@ def real(flat: Tensor) -> Tensor:
     return flat.to(wide)
 
 
+def numbers(tensor: Tensor) -> Tensor:
+    """A supported tensor as plain float32, or float64 where it is wider, in its own shape."""
+    plain = tensor.detach()
+    plain = plain.to_dense() if plain.layout != torch.strided else plain
+    plain = real(plain.as_subclass(Tensor)).resolve_neg()
+    return plain if plain.dtype is torch.float64 else plain.float()
+
+
 def flatten(tensor: Tensor) -> Tensor:
     """All elements in one dimension, in any order; a view wherever they lie densely."""
     tensor = tensor.resolve_conj().resolve_neg()
