@@ -99,6 +99,25 @@ def join_blocks(blocks: Sequence[Block], level: int) -> Block:
     return Block(steps, mean, low, high, counts)
 
 
+def first_rows(blocks: Sequence[Block], rows: int) -> list[Block]:
+    """The first rows of consecutive blocks, not joined: blocks of different widths would all become wide."""
+    kept: list[Block] = []
+    for block in blocks:
+        if rows > 0:
+            kept.append(block.rows(slice(None, rows)))
+            rows -= len(block)
+    return kept
+
+
+def last_rows(blocks: Sequence[Block], rows: int) -> list[Block]:
+    kept: list[Block] = []
+    for block in reversed(blocks):
+        if rows > 0:
+            kept.insert(0, block.rows(slice(-rows, None)))
+            rows -= len(block)
+    return kept
+
+
 def merge_pairs(block: Block, level: int, keeps_nan: bool) -> Block:
     """Half as many rows of the next level, from an even number of rows.
 

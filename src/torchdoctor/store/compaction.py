@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from torchdoctor.store.segments import PIECE_BYTES, Segment, SegmentSet, replaci
 from torchdoctor.store.streams import map_file, numbers, read_batches, scan
 
 MATRIX_TABLES = (fmt.SCALARS, fmt.STATS)
-Job = Iterator[None]
+Job = Generator[None, None, None]
 
 
 def compact(segments: SegmentSet, name: fmt.FileName) -> Job:

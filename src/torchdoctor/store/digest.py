@@ -8,7 +8,7 @@ The last stream has the part "end"; a digest without it is damaged and not used.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ _FIELDS = ["step", "mean", "low", "high", "counts"]
 Name = tuple[str, str]
 
 
-def write_digest(path: Path, states: Mapping[Name, State], steps: tuple[int, int]) -> Iterator[None]:
+def write_digest(path: Path, states: Mapping[Name, State], steps: tuple[int, int]) -> Generator[None, None, None]:
     """Write it in pieces; it is there, whole, when the iterator ends, and not at all before."""
     temporary = path.with_name(path.name + TEMPORARY)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -50,12 +50,12 @@ def write_digest(path: Path, states: Mapping[Name, State], steps: tuple[int, int
         write_all(descriptor, digest_schema([], meta).serialize())
         write_all(descriptor, END_OF_STREAM)
         os.fsync(descriptor)
+        temporary.replace(path)
     except BaseException:
-        os.close(descriptor)
         temporary.unlink(missing_ok=True)
         raise
-    os.close(descriptor)
-    temporary.replace(path)
+    finally:
+        os.close(descriptor)
 
 
 def _streams_of(name: Name, state: State) -> Iterator[Any]:

@@ -20,7 +20,18 @@ from typing import Any
 import numpy as np
 
 from torchdoctor.run import HISTORY_ROWS, RAW_ROWS, Trace
-from torchdoctor.store.blocks import Block, Floats, Ints, empty_block, fold, join_blocks, merge_pairs, widen
+from torchdoctor.store.blocks import (
+    Block,
+    Floats,
+    Ints,
+    empty_block,
+    first_rows,
+    fold,
+    join_blocks,
+    last_rows,
+    merge_pairs,
+    widen,
+)
 from torchdoctor.store.format import MAX_COLUMNS
 
 MAX_CELLS = 1 << 19
@@ -28,6 +39,8 @@ MAX_CELLS = 1 << 19
 MIN_ROWS = 32
 CHUNKS = 32
 """Portions that are joined into one when there are more."""
+PORTION_CELLS = 1 << 22
+"""Rows times columns that are taken in at once, so that few rows of very many columns cost no more than many of few."""
 ALIGNED_ROWS = 1024
 """Looks are merged in portions that end at multiples of this: they fit the cache, and leave nothing waiting."""
 
@@ -79,19 +92,18 @@ class State:
         parts = [(k, p) for k, p in reversed(list(enumerate(self.pending))) if p is not None]
         if parts:
             blocks.append(fold(parts, self.columns is None))
-        everything = slice(None)
-        main = self._as_trace(blocks, order, self.level, everything)
+        main = self._as_trace(blocks, order, self.level)
         if self.level == 0:
             return main
         raw = raw_rows_allowed(self.width, self.rows)
-        head = self._as_trace(list(self.head), order, 0, slice(None, raw))
-        tail = self._as_trace(list(self.tail), order, 0, slice(-raw, None))
+        head = self._as_trace(first_rows(self.head, raw), order, 0)
+        tail = self._as_trace(last_rows(self.tail, raw), order, 0)
         return replace(main, head=head, tail=tail)
 
-    def _as_trace(self, blocks: list[Block], order: Order | None, level: int, keep: slice) -> Trace:
+    def _as_trace(self, blocks: list[Block], order: Order | None, level: int) -> Trace:
         if not blocks:
             return Trace.empty(self.columns or ())
-        block = join_blocks(blocks, level).rows(keep)
+        block = join_blocks(blocks, level)
         if self.columns is None:
             return _trace(block.steps, [a[:, 0] for a in _faces(block)], (), level)
         faces = [widen(a, self.width) for a in _faces(block)]
@@ -139,7 +151,7 @@ class History:
         self._head: list[Block] = []
         self._tail: list[Block] = []
         self._index = {name: i for i, name in enumerate(self.columns or ())}
-        self._places: dict[tuple[str, ...], list[int]] = {}
+        self._places: dict[tuple[str, ...], list[int] | None] = {}
 
     @property
     def _width(self) -> int:
@@ -155,40 +167,44 @@ class History:
 
     def extend(self, steps: Ints, values: Floats, columns: tuple[str, ...] | None = None) -> None:
         """Add looks: `values` is (n,) for a scalar, (n, columns) for a matrix. The arrays are kept, not copied."""
-        if not len(steps):
-            return
-        block = Block(steps, values[:, None] if columns is None else self._placed(values, columns))
+        if columns is None:
+            values = values[:, None]
+        places = None if columns is None or columns == self.columns else self._places_of(columns)
+        most = max(1, PORTION_CELLS // max(1, self._width))
+        start = 0
+        while start < len(steps):
+            end = start + min(most, ALIGNED_ROWS - self.looks % ALIGNED_ROWS)
+            part = values[start:end] if places is None else self._placed(values[start:end], places)
+            self._add(Block(steps[start:end], part))
+            start = end
+
+    def _add(self, block: Block) -> None:
         before = self.looks
-        self.looks += len(steps)
+        self.looks += len(block)
         self._settle()
         if self.level:
             if before < self._raw_rows:
                 self._head.append(block.rows(slice(None, self._raw_rows - before)))
             self._keep_tail(block)
-        start = 0
-        while start < len(block):
-            end = start + ALIGNED_ROWS - (before + start) % ALIGNED_ROWS
-            self._push(block.rows(slice(start, end)), 0)
-            start = end
+        self._push(block, 0)
 
-    def _placed(self, values: Floats, columns: tuple[str, ...]) -> Floats:
-        if columns == self.columns:
-            return values
-        at = self._places.get(columns)
-        if at is None:
-            new = [c for c in columns if c not in self._index]
-            for name in new[: MAX_COLUMNS - len(self._index)]:
-                self._index[name] = len(self._index)
+    def _places_of(self, columns: tuple[str, ...]) -> list[int] | None:
+        """Where these columns stand among all, new ones at the end; None if that is where they are."""
+        if columns not in self._places:
+            for name in columns:
+                if len(self._index) < MAX_COLUMNS:
+                    self._index.setdefault(name, len(self._index))
             self.columns = tuple(self._index)
-            at = [self._index.get(c, -1) for c in columns]
             if len(self._places) >= CHUNKS:
                 self._places.clear()
-            self._places[columns] = at
-        if at == list(range(len(at))):
-            return values
-        out = np.full((len(values), len(self._index)), np.nan, self._dtype)
-        known = [i for i, place in enumerate(at) if place >= 0]
-        out[:, [at[i] for i in known]] = values[:, known]
+            places = [self._index.get(c, -1) for c in columns]
+            self._places[columns] = None if places == list(range(len(places))) else places
+        return self._places[columns]
+
+    def _placed(self, values: Floats, places: list[int]) -> Floats:
+        out = np.full((len(values), self._width), np.nan, self._dtype)
+        known = [i for i, place in enumerate(places) if place >= 0]
+        out[:, [places[i] for i in known]] = values[:, known]
         return out
 
     def _settle(self) -> None:
@@ -199,35 +215,35 @@ class History:
         rows = join_blocks(self._done, self.level) if self._done else empty_block(0, self._dtype)
         if self.level == 0:
             raw = self._raw_rows
-            self._head = [rows.rows(slice(None, raw))] if len(rows) else []
-            self._tail = [rows.rows(slice(-raw, None))] if len(rows) else []
+            self._head, self._tail = first_rows(self._done, raw), last_rows(self._done, raw)
         even = len(rows) // 2 * 2
         self._pending.append(rows.last_row() if even < len(rows) else None)
         self._done = [merge_pairs(rows.rows(slice(None, even)), self.level, self.columns is None)] if even else []
         self.level += 1
 
-    def _push(self, block: Block, start: int) -> None:
-        """Carry rows of level `start` upwards, like adding to a binary number."""
-        for level in range(start, self.level):
-            waiting = self._pending[level]
-            if waiting is not None:
-                block = join_blocks([waiting, block], level)
-            even = len(block) // 2 * 2
-            self._pending[level] = block.last_row() if even < len(block) else None
-            if not even:
-                return
-            block = merge_pairs(block.rows(slice(None, even)), level, self.columns is None)
-        self._done.append(block)
-        if len(self._done) > CHUNKS:
-            self._done = [join_blocks(self._done, self.level)]
+    def _push(self, block: Block, level: int) -> None:
+        """Carry rows of a level upwards, like adding to a binary number."""
+        if level == self.level:
+            self._done.append(block)
+            if len(self._done) > CHUNKS:
+                self._done = [join_blocks(self._done, level)]
+            return
+        waiting = self._pending[level]
+        if waiting is not None:
+            self._pending[level] = None
+            pair = join_blocks([waiting, block.rows(slice(None, 1))], level)
+            self._push(merge_pairs(pair, level, self.columns is None), level + 1)
+            block = block.rows(slice(1, None))
+        even = len(block) // 2 * 2
+        if even < len(block):
+            self._pending[level] = block.last_row()
+        if even:
+            self._push(merge_pairs(block.rows(slice(None, even)), level, self.columns is None), level + 1)
 
     def _keep_tail(self, block: Block) -> None:
-        self._tail.append(block.rows(slice(-self._raw_rows, None)))
-        held = sum(map(len, self._tail))
-        while held - len(self._tail[0]) >= self._raw_rows:
-            held -= len(self._tail.pop(0))
+        self._tail = last_rows([*self._tail, block], self._raw_rows)
         if len(self._tail) > CHUNKS:
-            self._tail = [join_blocks(self._tail, 0).rows(slice(-self._raw_rows, None))]
+            self._tail = [join_blocks(self._tail, 0)]
 
     def shrink(self) -> bool:
         """Halve the rows it may have; False if they are as few as they can be."""
@@ -286,13 +302,12 @@ class History:
         """The block with its columns where this history has them."""
         if state.columns is None:
             return block
-        columns = state.columns[: block.width]
-        mean = self._placed(block.mean, columns)
-        if block.low is None:
-            return Block(block.steps, mean)
-        low, high = self._placed(block.least, columns), self._placed(block.greatest, columns)
-        counts = None if block.counts is None else np.nan_to_num(self._placed(block.counts, columns))
-        return Block(block.steps, mean, low, high, counts)
+        places = self._places_of(state.columns[: block.width])
+        if places is None:
+            return block
+        faces = [None if a is None else self._placed(a, places) for a in (block.mean, block.low, block.high)]
+        counts = None if block.counts is None else np.nan_to_num(self._placed(block.counts, places))
+        return Block(block.steps, *faces, counts)  # type: ignore[arg-type]
 
     def _close_row(self, level: int) -> None:
         """Complete what waits below `level` as it is, so that rows of that level can follow."""

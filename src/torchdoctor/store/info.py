@@ -137,6 +137,12 @@ def _explain_missing(folder: Path) -> str:
     return f"{folder} holds no run (no run.json); give a folder that `torchdoctor run` made"
 
 
+def is_being_written(folder: Path, rank: int) -> bool:
+    """Whether another process records into the folder as the same rank right now."""
+    path = folder / run_file(rank)
+    return path.exists() and read_status(path, read_info(path)) == RUNNING
+
+
 def read_status(path: Path, data: Mapping[str, Any]) -> str:
     """The run's status; one that is "running" without a process has died."""
     status = data.get("status")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from torchdoctor.facts import Fact
 from torchdoctor.store import format as fmt
 from torchdoctor.store.blocks import Floats, Ints
-from torchdoctor.store.history import History, State
+from torchdoctor.store.history import MIN_ROWS, History, State
 from torchdoctor.store.ledger import MAX_TEXT, Entry, FactLog, read_fact, write_fact
 
 log = logging.getLogger("torchdoctor")
@@ -71,6 +71,10 @@ class Intake:
         scalars = {name: self._scalars[i].state() for name, i in self._series.items()}
         matrices = {(name, ""): history.state() for name, history in self._matrices.items()}
         return {name: s for name, s in {**scalars, **matrices}.items() if s.looks}
+
+    def least_nbytes(self) -> int:
+        """What matrices' histories take once they have shrunk as far as they can."""
+        return sum(4 * 3 * MIN_ROWS * len(history.columns or ()) for history in self._matrices.values())
 
     def nbytes(self) -> int:
         return sum(history.state().nbytes for history in (*self._scalars, *self._matrices.values()))
@@ -235,6 +239,9 @@ def row_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
     return pa.record_batch(columns, schema=schema)
 
 
+MAX_PORTION_CELLS = 1 << 23
+"""Rows times columns that are put into one matrix to bring rows into order: 32 MB."""
+
 Portion = tuple[Ints, Ints, tuple[str, ...], Floats]
 """positions in the order of recording, steps, columns, (n, columns) values"""
 
@@ -244,15 +251,28 @@ def interleave(parts: Sequence[Portion]) -> Iterable[Portion]:
     if len(parts) == 1:
         return parts
     columns = tuple(dict.fromkeys(c for part in parts for c in part[2]))
-    at = {c: i for i, c in enumerate(columns)}
     order = np.concatenate([p[0] for p in parts])
+    by = np.argsort(order, kind="stable")
+    if len(order) * len(columns) > MAX_PORTION_CELLS:
+        return _runs(parts, by)
+    at = {c: i for i, c in enumerate(columns)}
     values = np.full((len(order), len(columns)), np.nan, np.float32)
     row = 0
     for positions, _, names, matrix in parts:
         values[row : row + len(positions), [at[c] for c in names]] = matrix
         row += len(positions)
-    by = np.argsort(order, kind="stable")
     return [(order[by], np.concatenate([p[1] for p in parts])[by], columns, values[by])]
+
+
+def _runs(parts: Sequence[Portion], by: Ints) -> Iterator[Portion]:
+    """The same without a matrix over all columns: neighbours that come from one group, run after run."""
+    owner = np.repeat(np.arange(len(parts)), [len(p[0]) for p in parts])[by]
+    place = np.concatenate([np.arange(len(p[0])) for p in parts])[by]
+    edges = np.flatnonzero(np.diff(owner)) + 1
+    for start, stop in zip([0, *edges], [*edges, len(by)], strict=True):
+        order, steps, columns, matrix = parts[owner[start]]
+        rows = place[start:stop]
+        yield order[rows], steps[rows], columns, matrix[rows]
 
 
 def _is_name(name: Any) -> bool:

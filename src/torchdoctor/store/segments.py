@@ -133,6 +133,8 @@ class SegmentSet:
         self.number = 0
         names = [n for n in map(FileName.parse, list_names(folder)) if n is not None and n.rank == rank]
         self.session = max((n.session for n in names), default=-1) + 1
+        self.earlier = {n: (folder / str(n)).stat().st_size for n in names}
+        """files of this rank's sessions before this one, and their sizes"""
 
     def next_name(self, table: str) -> FileName:
         name = FileName(table, self.rank, self.session, self.pid, self.number)
@@ -182,6 +184,9 @@ class SegmentSet:
         """Bytes of these tables in segments numbered `since` or higher."""
         closed = sum(c.size for n, c in self.closed.items() if n.table in tables and n.number >= since)
         return closed + sum(s.size for n, s in self._open.values() if n.table in tables and n.number >= since)
+
+    def earlier_size(self) -> int:
+        return sum(self.earlier.values())
 
     def total(self) -> int:
         return self.size(TABLES)

@@ -105,7 +105,8 @@ def read_batches(
 def vectors(array: pa.Array) -> Floats:
     """A fixed-size list column as (rows, size), without copying."""
     size = array.type.list_size
-    return array.flatten().to_numpy(zero_copy_only=True).reshape(len(array), size)
+    flat = array.values.to_numpy(zero_copy_only=True)
+    return flat[array.offset * size : (array.offset + len(array)) * size].reshape(len(array), size)
 
 
 def numbers(array: pa.Array) -> np.ndarray:

@@ -25,7 +25,7 @@ from torchdoctor.facts import Fact
 from torchdoctor.run import Run
 from torchdoctor.store import format as fmt
 from torchdoctor.store.compaction import remove_leftovers
-from torchdoctor.store.info import RunInfo, prepare_folder
+from torchdoctor.store.info import RunInfo, is_being_written, prepare_folder
 from torchdoctor.store.intake import Counts, Fresh, Intake, Row, Scalar, Write
 from torchdoctor.store.ledger import MAX_SUBJECTS
 from torchdoctor.store.segments import SegmentSet
@@ -94,7 +94,9 @@ class Recorder:
         limits = replace(limits, segment_bytes=min(limits.segment_bytes, max(cap_bytes // 8, 1)))
         try:
             prepare_folder(folder)
-            remove_leftovers(folder, rank)
+            shared = is_being_written(folder, rank)
+            if not shared:
+                remove_leftovers(folder, rank)
             segments = SegmentSet(folder, rank, limits)
             run_info = RunInfo.begin(folder, rank, segments.session, info)
             run_info.write(run_info.render(0, {}, {}))
@@ -102,7 +104,10 @@ class Recorder:
             raise RunError(
                 f"cannot write a run to {folder}: {error.strerror or error}; choose another place with --out DIR"
             ) from error
-        recorder = cls(folder, run_info, segments, Upkeep(segments, cap_bytes, limits), flush_seconds)
+        upkeep = Upkeep(segments, cap_bytes, limits)
+        if not shared:
+            upkeep.condense_earlier()
+        recorder = cls(folder, run_info, segments, upkeep, flush_seconds)
         _recorders.add(recorder)
         recorder._thread.start()
         return recorder
