@@ -38,8 +38,12 @@ class Look:
 class Governor:
     """Decides at the start of each step which looks it gets."""
 
-    def __init__(self, budget: float, shares: dict[str, float], *, every_step: bool = False) -> None:
+    def __init__(
+        self, budget: float, shares: dict[str, float], *, dense: frozenset[str] = frozenset(), every_step: bool = False
+    ) -> None:
         self.budget = budget
+        self.dense = dense
+        """looks that are cheap enough for each of the first steps"""
         self.every_step = every_step
         self.looks = {name: Look(name, share) for name, share in shares.items()}
         self.training_seconds = 0.0
@@ -52,7 +56,7 @@ class Governor:
         return frozenset(name for name, look in self.looks.items() if self._due(look, step))
 
     def _due(self, look: Look, step: int) -> bool:
-        if step in EARLY_STEPS:
+        if step in EARLY_STEPS or (look.name in self.dense and step <= max(EARLY_STEPS)):
             return True
         if step >= look.forced_at:
             look.forced_at = step * GROWTH

@@ -86,7 +86,7 @@ class Session:
         self.deferred = Deferred()
         self.context = Context(self.record, self.registry, self.deferred.read)
         self.loop = Loop(self._pass_known, self._validation_ended)
-        self.governor = Governor(self._budget(), SHARES, every_step=options.every_step)
+        self.governor = Governor(self._budget(), SHARES, dense=frozenset({NORMS}), every_step=options.every_step)
         self.lines = LineTracing()
         self.live = LiveEngine(self, examine) if examine else None
         self._make_probes()
