@@ -210,4 +210,4 @@ def figure(value: float) -> str:
         return "NaN" if math.isnan(value) else "Inf"
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")

@@ -139,7 +139,8 @@ def loss_broke_at(run: Run, phase: str = TRAIN) -> int | None:
 
 def contamination(run: Run, role: str) -> Contamination | None:
     """Non-finite values in the batches' inputs or targets, and what they did; training comes before validation."""
-    facts = [(step, f) for step, f in run.facts_at(NonfiniteFact) if f.role == role] or _looked(run, role)
+    facts = [(step, f) for step, f in run.facts_at(NonfiniteFact) if f.role == role and not _is_target(run, step, f)]
+    facts = facts or _looked(run, role)
     if not facts:
         return None
     step, fact = min(facts, key=lambda item: (item[1].phase == VALIDATION, item[0]))
@@ -161,6 +162,15 @@ def contamination(run: Run, role: str) -> Contamination | None:
         file=fact.file,
         line=fact.line,
     )
+
+
+def _is_target(run: Run, step: int, fact: NonfiniteFact) -> bool:
+    """A later tensor of the loader's batch that also reached the loss as its target."""
+    if fact.role != "input" or fact.name == "input":
+        return False
+    same = (fact.count, fact.nan, fact.samples)
+    others = [f for at, f in run.facts_at(NonfiniteFact) if f.role == "target" and at == step]
+    return any((f.count, f.nan, f.samples) == same for f in others)
 
 
 def _looked(run: Run, role: str) -> list[tuple[int, NonfiniteFact]]:

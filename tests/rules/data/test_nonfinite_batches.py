@@ -83,6 +83,20 @@ def test_clean_batches_are_silent_even_when_the_loss_breaks(name: str, role: str
     assert findings(builder(signal, 40).build(), name) == []
 
 
+def test_a_target_that_came_with_the_batch_is_not_taken_for_an_input() -> None:
+    run = (
+        RunBuilder(100)
+        .scalar(LOSS_TRAIN, losses(40))
+        .scalar(INPUT_NONFINITE, 0.0, key="train")
+        .scalar(TARGET_NONFINITE, 0.0, key="train")
+        .fact(NonfiniteFact("input", "input1", "train", 2, 0, samples=[4, 7]), step=40)
+        .fact(NonfiniteFact("target", "target", "train", 2, 0, samples=[4, 7]), step=40)
+        .build()
+    )
+    assert findings(run, "nan-in-inputs") == []
+    assert findings(run, "nan-in-targets")
+
+
 def test_bad_validation_data_is_a_warning() -> None:
     run = builder(INPUT_NONFINITE, None).fact(NonfiniteFact("input", "input", "validation", 3, 3), step=50)
     run = run.fact(NonfiniteFact("loss", "val", "validation", 1, 1), step=50).build()

@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 
 from torchdoctor.facts import TRAIN, InputsFact, LabelsFact, LoaderFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
-from torchdoctor.rules import curves
+from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import Floats, figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
@@ -88,6 +88,8 @@ ENTROPY_SHARE = 0.6
 RESEMBLANCE = 0.5
 """Correlation of neighbouring batches' mean label; of shuffled batches it is 0."""
 SIMULATED_BATCHES = 2000
+WIDEST = 1000
+"""Outputs up to which their number is told as the number of classes."""
 EXCESS_VARIANCE = 8.0
 """Variance of batch means over that of random batches; with 20 batches chance gives 8 less than once in 10^9."""
 MONOTONE = 0.9
@@ -136,8 +138,10 @@ def label_order(run: Run) -> Order | None:
     spread = max(spread, 1e-6)
     observed = float(values.mean())
     sigmas = (observed - expected) / (spread / math.sqrt(len(values)))
-    classes = run.scalar(LABEL_CLASSES, TRAIN).values
-    return Order(expected, observed, sigmas, len(values), len(counts), float(np.median(classes)) if len(classes) else 0)
+    present = run.scalar(LABEL_CLASSES, TRAIN).values
+    width = max((c.classes or 0 for c in baseline.loss_calls(run)), default=0)
+    classes = width if 0 < width <= WIDEST else len(counts)
+    return Order(expected, observed, sigmas, len(values), classes, float(np.median(present)) if len(present) else 0)
 
 
 def random_entropy(shares: Floats, size: int) -> tuple[float, float]:

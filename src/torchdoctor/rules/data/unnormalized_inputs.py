@@ -220,7 +220,7 @@ def first_layer_gain(run: Run, size: float) -> float | None:
 
 def _title(scale: Scale) -> str:
     if scale.is_raw_image:
-        return f"The inputs are raw values up to {figure(scale.high)} (mean square root {figure(scale.size)})"
+        return f"The inputs are raw values up to {figure(scale.high)} (root mean square {figure(scale.size)})"
     if len(scale.stds) and scale.spread > SPREAD:
         return f"Input features differ {figure(scale.spread)}-fold in scale, the largest is {figure(scale.largest)}"
     return f"The inputs are of size {figure(scale.largest)}, not about 1"

@@ -130,7 +130,7 @@ def detect(run: Run) -> Iterator[Finding]:
         course = course_of(curve, start, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
         if course is None:
             continue
-        updates = updates_before(moved, course.onset)
+        updates = updates_before(moved, int(curve.steps[-1]) if course.how == "stuck" else course.onset)
         if is_proved(course, updates, known_start=guess is not None):
             yield _finding(run, course, curve, updates, key)
             return
