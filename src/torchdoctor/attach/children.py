@@ -8,9 +8,11 @@ processes that never train: loader workers, managers, launchers, torch's compile
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -133,17 +135,42 @@ def _finish_with_process(attachment: Attachment) -> None:
     from multiprocessing import util
 
     if attachment.is_here:
-        util.Finalize(None, _finish_by_exception, args=(attachment,), exitpriority=AFTER_THE_LAST_CHILD)
+        end = _ProcessEnd(attachment)
+        end.watch()
+        util.Finalize(None, end.finish, exitpriority=AFTER_THE_LAST_CHILD)
 
 
-def _finish_by_exception(attachment: Attachment) -> None:
-    _finish(attachment, sys.exc_info()[1])
+class _ProcessEnd:
+    """How a process of multiprocessing ends: by the exception on its way where that is seen, else by its exit code."""
+
+    def __init__(self, attachment: Attachment) -> None:
+        self._attachment = attachment
+        self._code = 0
+
+    def watch(self) -> None:
+        """From python 3.13 on the exception is gone when finalizers run; the exit code is known just before."""
+        with contextlib.suppress(Exception):
+            threading._register_atexit(self._read_code)  # type: ignore[attr-defined]
+
+    def _read_code(self) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_name != "_bootstrap":
+            frame = frame.f_back
+        code = frame.f_locals.get("exitcode") if frame is not None else 0
+        self._code = code if isinstance(code, int) else 0
+
+    def finish(self) -> None:
+        error = sys.exc_info()[1]
+        if error is None and self._code:
+            self._attachment.finish(CRASHED)
+        else:
+            _finish(self._attachment, error)
 
 
 def _finish(attachment: Attachment, error: BaseException | None) -> None:
     how = _how(error)
-    told = describe_error(error) if error is not None and how == CRASHED else None
-    attachment.finish(how, told)
+    shown = error.__context__ if isinstance(error, SystemExit) and error.__context__ is not None else error
+    attachment.finish(how, describe_error(shown) if shown is not None and how == CRASHED else None)
 
 
 def _how(error: BaseException | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import linecache
 import os
 import runpy
 import signal
@@ -117,6 +118,8 @@ def _run(target: Target, main: ModuleType) -> None:
 
 
 def _compile_text(text: str) -> CodeType:
+    if sys.version_info >= (3, 13):  # from there on python shows lines of such code in tracebacks
+        linecache.cache["<string>"] = (len(text), None, text.splitlines(keepends=True), "<string>")
     return compile(f"{text}\n", "<string>", "exec", dont_inherit=True)
 
 
