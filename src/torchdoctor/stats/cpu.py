@@ -47,7 +47,7 @@ FOREACH_TOTAL = 1 << 22
 
 ORDINARY = (1e-15, 1e15)
 """Largest magnitudes between these: squares neither vanish nor overflow in float32, even summed."""
-SHAKY = 1e-3
+SHAKY = 1e-2
 """Variance over mean square below which E[x^2] - E[x]^2 in float32 loses too many digits."""
 
 _NEAREST = np.float32(TINY)
