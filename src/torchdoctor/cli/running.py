@@ -117,9 +117,10 @@ class Conclusion:
                 return Record(verdict, self.attachment.run, session.directory)
         if not speaks():
             return None
-        records = _examine_all(taken_places(self.request.options, self.since))
-        if not records:
+        places = taken_places(self.request.options, self.since)
+        if not places:
             return None
+        records = _examine_all(places)
         chosen = min(records, key=lambda r: r.verdict.worst.rank if r.verdict.worst else len(Severity))
         self.others = [r.directory for r in records if r is not chosen]
         return chosen
@@ -197,7 +198,7 @@ def _children_still_run() -> bool:
 
 
 def _examine_all(directories: list[Path]) -> list[Record]:
-    """What can be read of them; RunError if there are some and none can."""
+    """What can be read of them; RunError if none can."""
     from torchdoctor.engine import examine
     from torchdoctor.errors import RunError
     from torchdoctor.store.reader import open_run
