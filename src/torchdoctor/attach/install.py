@@ -54,7 +54,7 @@ class Installation:
         wrap(torch.nn.Module, "zero_grad", after=sites.zeroed)
         wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed)
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
-        wrap(torch.Tensor, "item", after=sites.item_read)
+        wrap(torch.Tensor, "item", after=sites.item_read, gate=sites.reads_gate)
         wrap(torch, "compile", before=sites.compiling)
         for context in (torch.no_grad, torch.inference_mode):
             wrap(context, "__enter__", after=sites.grad_switched_off)

@@ -36,8 +36,10 @@ class Patches:
         before: Before | None = None,
         after: After | None = None,
         failed: Failed | None = None,
+        gate: list[bool] | None = None,
     ) -> None:
-        """Replace `owner.name` by a wrapper. Names that this torch does not have are passed over."""
+        """Replace `owner.name` by a wrapper. Names that this torch does not have are passed over. A `gate` keeps a
+        function that is called very often out of the way: while it holds False, nothing else is done."""
         inherited = getattr(owner, name, None)
         if inherited is None:
             return
@@ -45,6 +47,8 @@ class Patches:
             if part is not None and not is_guarded(part):
                 raise AssertionError(f"the hook on {name} is not guarded")
         wrapper = self._make(inherited, before, after, failed)
+        if gate is not None:
+            wrapper = _gated(inherited, wrapper, gate)
         self._placed.append((owner, name, wrapper, vars(owner).get(name, _ABSENT)))
         setattr(owner, name, wrapper)
 
@@ -91,6 +95,14 @@ class Patches:
 
     def names(self) -> list[str]:
         return [f"{getattr(owner, '__name__', owner)}.{name}" for owner, name, _, _ in self._placed]
+
+
+def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: list[bool]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return watched(*args, **kwargs) if gate[0] else original(*args, **kwargs)
+
+    return wrapper
 
 
 class _Suspension:

@@ -17,7 +17,7 @@ from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.places import Place, caller, direct_caller
 from torchdoctor.attach.session import BATCH, LOOK, SITES_KEPT, LossLook, Session
-from torchdoctor.facts import UNKNOWN, CallSiteFact, LoaderFact
+from torchdoctor.facts import TRAIN, UNKNOWN, CallSiteFact, LoaderFact
 from torchdoctor.probes.batches import batch_tensors, look_at
 from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
 from torchdoctor.probes.predictions import count
@@ -33,6 +33,9 @@ class Sites:
         self.clearing = ClearingCheck(session.context)
         self.arm: Callable[[], None] = lambda: None
         self.grad_off: Callable[[bool], None] = lambda _: None
+        self.reads_gate = [False]
+        """numbers read from tensors are of interest inside no_grad blocks only"""
+        self._no_grad_blocks = 0
         self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._backward_depth = 0
@@ -47,7 +50,8 @@ class Sites:
     @guarded("loader iterator")
     def loader_iterated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], iterator: Any) -> None:
         self._loaders[iterator] = weakref.ref(args[0])
-        self.arm()
+        if self.session.loop.loader_phases.get(self.session.registry.loader_name(args[0])) != TRAIN:
+            self.arm()
 
     @guarded("batch wanted")
     def batch_wanted(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[float, int]:
@@ -349,10 +353,14 @@ class Sites:
 
     @guarded("gradients switched off")
     def grad_switched_off(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self._no_grad_blocks += 1
+        self.reads_gate[0] = True
         self.grad_off(True)
 
     @guarded("gradients switched back")
     def grad_switched_back(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self._no_grad_blocks = max(0, self._no_grad_blocks - 1)
+        self.reads_gate[0] = self._no_grad_blocks > 0
         self.grad_off(False)
 
     @guarded("compile")

@@ -1,0 +1,182 @@
+"""`torchdoctor.watch` in a program: the context manager, the plain object, findings, logs, stops."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchdoctor
+from torchdoctor import signals
+from torchdoctor.attach import session as sessions
+from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
+from torchdoctor.facts import ModelFact
+
+
+def train(steps: int, *, zero: bool = True, rate: float = 0.05, pause: threading.Event | None = None) -> nn.Module:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 3))
+    optimizer = torch.optim.SGD(model.parameters(), rate)
+    for step in range(steps):
+        x = torch.randn(16, 10)
+        loss = F.cross_entropy(model(x), x[:, :3].argmax(1))
+        if zero:
+            optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if pause is not None and step > 30:
+            pause.wait(0.05)
+    return model
+
+
+def test_context_manager_gives_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with torchdoctor.watch(out=tmp_path, name="first") as doctor:
+        train(60, zero=False)
+    verdict = doctor.verdict()
+    assert verdict.findings[0].name == "missing-zero-grad"
+    assert doctor.directory == tmp_path / "first"
+    assert "missing-zero-grad" in capsys.readouterr().err
+
+
+def test_plain_object_and_findings_on_the_way(tmp_path: Path) -> None:
+    doctor = torchdoctor.watch(out=tmp_path, quiet=True)
+    assert doctor.findings() == ()
+    train(40)
+    assert all(f.severity.value == "info" for f in doctor.findings())
+    assert doctor.close() is not None
+    assert doctor.close() is not None
+    assert sessions.current() is None
+
+
+def test_names_are_the_users_own(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    model.add_module("stem", nn.Linear(4, 4))
+    model.add_module("head", nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    with torchdoctor.watch(model, optimizer, out=tmp_path, quiet=True) as doctor:
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(2, 4)).sum().backward()
+            optimizer.step()
+    run = doctor.run()
+    assert run is not None
+    assert set(run.parameters) == {"stem.weight", "stem.bias", "head.weight", "head.bias"}
+    assert [f.type for f in run.facts(ModelFact)] == ["Sequential"]
+
+
+def test_globs_choose_modules(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, modules=["2"], quiet=True) as doctor:
+        train(5)
+    run = doctor.run()
+    assert run is not None
+    assert set(run.matrix(signals.GRADIENT_L2).columns) == {"2.weight", "2.bias"}
+
+
+def test_log_keeps_what_hooks_cannot_see(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        for value in (0.9, 0.7, 0.6):
+            train(3)
+            doctor.log(val_loss=value, f1=1 - value)
+        with pytest.raises(UsageError, match="takes a number"):
+            doctor.log(note="better")  # type: ignore[arg-type]
+    run = doctor.run()
+    assert run is not None
+    assert run.keys(signals.USER) == ["f1", "val_loss"]
+    assert run.scalar(signals.LOSS_VALIDATION).values == pytest.approx([0.9, 0.7, 0.6])
+
+
+def test_summary_has_the_short_figures(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        train(50)
+        early = doctor.summary()
+    assert early
+    assert {"steps", "final_loss", "best_loss"} <= set(doctor.summary())
+
+
+def test_findings_come_while_it_trains(tmp_path: Path) -> None:
+    told = threading.Event()
+    names: list[str] = []
+
+    def listen(finding: torchdoctor.Finding) -> None:
+        names.append(finding.name)
+        told.set()
+
+    with torchdoctor.watch(out=tmp_path, quiet=True, on_finding=listen):
+        train(200, zero=False, pause=told)
+    assert "missing-zero-grad" in names
+
+
+def test_a_run_beyond_help_is_stopped(tmp_path: Path) -> None:
+    reached = []
+    with torchdoctor.watch(out=tmp_path, quiet=True, stop_on=["missing-zero-grad"]) as doctor:
+        train(2000, zero=False, pause=threading.Event())
+        reached.append("end")
+    assert reached == []
+    assert doctor.verdict().findings[0].name == "missing-zero-grad"
+
+
+def test_stopping_raises_where_there_is_no_block(tmp_path: Path) -> None:
+    doctor = torchdoctor.watch(out=tmp_path, quiet=True, stop_on=["missing-zero-grad"])
+    with pytest.raises(StopTraining, match="missing-zero-grad"):
+        train(2000, zero=False, pause=threading.Event())
+    doctor.close()
+
+
+def test_exceptions_of_the_block_go_on(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), torchdoctor.watch(out=tmp_path, quiet=True):
+        train(3)
+        raise ZeroDivisionError
+    assert sessions.current() is None
+
+
+def test_wrong_calls_say_what_is_right(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="models and optimizers"):
+        torchdoctor.watch("model", out=tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="torchdoctor explain"):
+        torchdoctor.watch(out=tmp_path, stop_on=["no-such-thing"])
+    with pytest.raises(UsageError, match="share"):
+        torchdoctor.watch(out=tmp_path, overhead=3.0)
+
+
+def test_switched_off_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDOCTOR_DISABLE", "1")
+    with torchdoctor.watch(out=tmp_path) as doctor:
+        train(3)
+        doctor.log(val_loss=1.0)
+    assert doctor.findings() == ()
+    assert doctor.summary() == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_where_nothing_is_trained(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        nn.Linear(3, 3)(torch.zeros(1, 3))
+    assert list(tmp_path.iterdir()) == []
+    assert doctor.directory is None
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_training(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with torchdoctor.watch(out=blocked, quiet=True) as doctor:
+        train(5)
+    assert doctor.findings() == ()
+
+
+def test_watching_inside_a_watched_run_joins_it(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as outer:
+        with torchdoctor.watch(out=tmp_path, quiet=True) as inner:
+            train(5)
+        assert sessions.current() is not None
+    assert inner.directory == outer.directory
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_displays_itself_in_a_notebook(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        train(60, zero=False)
+    assert "not cleared" in doctor._repr_html_()
