@@ -24,6 +24,7 @@ from torchdoctor.run import Run
 from torchdoctor.store import format as fmt
 from torchdoctor.store import streams
 from torchdoctor.store.intake import row_batch
+from torchdoctor.store.names import DIGEST, FACTS, SCALARS, SERIES, STATS, FileName
 from torchdoctor.store.reader import open_run, ranks, read_histograms
 
 
@@ -137,7 +138,7 @@ def write_stream(folder: Path, table: str, schema: pa.Schema, *batches: pa.Recor
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         for batch in batches:
             writer.write(batch)
-    name = fmt.FileName(table, 0, 7, 1, len(list(folder.iterdir())))
+    name = FileName(table, 0, 7, 1, len(list(folder.iterdir())))
     (folder / str(name)).write_bytes(sink.getvalue().to_pybytes())
 
 
@@ -153,31 +154,31 @@ def stats_batch(schema: pa.Schema, rows: int, width: int) -> pa.RecordBatch:
 def hostile_bomb(folder: Path) -> None:
     """Kilobytes that unfold to megabytes, and could as well to gigabytes: the reader must not unfold anything."""
     schema = fmt.stats_schema(("a",), ("gradient.l2",))
-    write_stream(folder, fmt.STATS, schema, stats_batch(schema, 2**20, 1), compression="zstd")
+    write_stream(folder, STATS, schema, stats_batch(schema, 2**20, 1), compression="zstd")
 
 
 def hostile_widths(folder: Path) -> None:
     """A list size of two billion, and columns that do not match their lists."""
     fields = [("row", pa.int64()), ("step", pa.int64()), ("gradient.l2", pa.list_(pa.float32(), 2**31 - 1))]
     huge = pa.schema(fields, metadata={fmt.META: json.dumps({"columns": ["a"]}).encode()})
-    write_stream(folder, fmt.STATS, huge)
+    write_stream(folder, STATS, huge)
     wrong = fmt.stats_schema(("a", "b"), ("gradient.l2",))
     lying = wrong.with_metadata({fmt.META: json.dumps({"columns": ["a"] * 2}).encode()})
-    write_stream(folder, fmt.STATS, lying, stats_batch(lying, 3, 2))
+    write_stream(folder, STATS, lying, stats_batch(lying, 3, 2))
     for columns in (None, 7, [1, 2], ["a"], ["a", "b", "c"], {"a": 1}):
         other = wrong.with_metadata({fmt.META: json.dumps({"columns": columns}).encode()})
-        write_stream(folder, fmt.STATS, other, stats_batch(other, 3, 2))
+        write_stream(folder, STATS, other, stats_batch(other, 3, 2))
 
 
 def hostile_unions(folder: Path) -> None:
     """Many rows of few columns, then many columns: together they would be a very large matrix."""
     few = fmt.stats_schema(("a",), ("gradient.l2",))
-    write_stream(folder, fmt.STATS, few, stats_batch(few, 100_000, 1))
+    write_stream(folder, STATS, few, stats_batch(few, 100_000, 1))
     for part in range(3):
         many = fmt.stats_schema(tuple(f"{part}.{i}" for i in range(60_000)), ("gradient.l2",))
-        write_stream(folder, fmt.STATS, many, stats_batch(many, 1, 60_000).slice(0, 1))
+        write_stream(folder, STATS, many, stats_batch(many, 1, 60_000).slice(0, 1))
         middle = stats_batch(many, 1, 60_000).set_column(0, "row", pa.array([500]))
-        write_stream(folder, fmt.STATS, many, middle)
+        write_stream(folder, STATS, many, middle)
 
 
 def hostile_types(folder: Path) -> None:
@@ -185,18 +186,18 @@ def hostile_types(folder: Path) -> None:
     meta = {fmt.META: json.dumps({"columns": ["a"]}).encode()}
     words = pa.array(["x", "y"]).dictionary_encode()
     schema = pa.schema([("step", words.type)], metadata=meta)
-    write_stream(folder, fmt.SCALARS, schema, pa.record_batch([words], schema=schema))
-    write_stream(folder, fmt.STATS, schema, pa.record_batch([words], schema=schema))
+    write_stream(folder, SCALARS, schema, pa.record_batch([words], schema=schema))
+    write_stream(folder, STATS, schema, pa.record_batch([words], schema=schema))
     nulls = pa.record_batch(
         [pa.array([1, None]), pa.array([0, 0], pa.int32()), pa.array([None, 1.0])], schema=fmt.SCALARS_SCHEMA
     )
-    write_stream(folder, fmt.SCALARS, fmt.SCALARS_SCHEMA, nulls)
+    write_stream(folder, SCALARS, fmt.SCALARS_SCHEMA, nulls)
     inside = pa.FixedSizeListArray.from_arrays(pa.array([None, 1.0], pa.float32()), 1)
     stats = fmt.stats_schema(("a",), ("gradient.l2",))
     steps = pa.array([0, 1])
-    write_stream(folder, fmt.STATS, stats, pa.record_batch([steps, steps, inside], schema=stats))
+    write_stream(folder, STATS, stats, pa.record_batch([steps, steps, inside], schema=stats))
     nothing = pa.schema([], metadata=meta)
-    write_stream(folder, fmt.DIGEST, nothing)
+    write_stream(folder, DIGEST, nothing)
 
 
 def hostile_facts(folder: Path) -> None:
@@ -218,18 +219,37 @@ def hostile_facts(folder: Path) -> None:
         ("order", json.dumps({"optimizer": "0", "calls": ["step"], "from_the_future": 1})),
     ]
     rows = [(0, 0.0, kind, "", text) for kind, text in texts]
-    write_stream(folder, fmt.FACTS, fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA))
+    write_stream(folder, FACTS, fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA))
+
+
+def hostile_emptiness(folder: Path) -> None:
+    """Batches without rows, and a signal without columns."""
+    for schema, table in ((fmt.SCALARS_SCHEMA, SCALARS), (fmt.FACTS_SCHEMA, FACTS), (fmt.SERIES_SCHEMA, SERIES)):
+        nothing = pa.record_batch([pa.array([], f.type) for f in schema], schema=schema)
+        write_stream(folder, table, schema, nothing, nothing)
+    for columns in ((), ("a",)):
+        schema = fmt.stats_schema(columns, ("weight.l2",))
+        none = schema.empty_table().to_batches() or [pa.record_batch([[], [], []], schema=schema)]
+        write_stream(folder, STATS, schema, *none, *none)
 
 
 def hostile_series(folder: Path) -> None:
     """Numbers of series that have no name, and names for numbers that have no data."""
     names = row_batch([(2**31 - 1, "x", "y"), (-5, LOSS, "")], fmt.SERIES_SCHEMA)
-    write_stream(folder, fmt.SERIES, fmt.SERIES_SCHEMA, names)
+    write_stream(folder, SERIES, fmt.SERIES_SCHEMA, names)
     columns = [pa.array([2**62, -(2**62)]), pa.array([77, -5], pa.int32()), pa.array([1.0, 2.0])]
-    write_stream(folder, fmt.SCALARS, fmt.SCALARS_SCHEMA, pa.record_batch(columns, schema=fmt.SCALARS_SCHEMA))
+    write_stream(folder, SCALARS, fmt.SCALARS_SCHEMA, pa.record_batch(columns, schema=fmt.SCALARS_SCHEMA))
 
 
-HOSTILE = [hostile_bomb, hostile_widths, hostile_unions, hostile_types, hostile_facts, hostile_series]
+HOSTILE = [
+    hostile_emptiness,
+    hostile_bomb,
+    hostile_widths,
+    hostile_unions,
+    hostile_types,
+    hostile_facts,
+    hostile_series,
+]
 
 READ = """
 import resource, sys
@@ -265,9 +285,9 @@ def test_links_pipes_and_devices_are_not_opened(small: Path, tmp_path: Path) -> 
     scalars = next(folder.glob("scalars-*"))
     scalars.rename(secret)
     scalars.symlink_to(secret)
-    os.mkfifo(folder / str(fmt.FileName(fmt.STATS, 0, 0, 1, 900)))
-    (folder / str(fmt.FileName(fmt.FACTS, 0, 0, 1, 901))).symlink_to("/dev/zero")
-    (folder / str(fmt.FileName(fmt.DIGEST, 0, 0, 1, 902))).mkdir()
+    os.mkfifo(folder / str(FileName(STATS, 0, 0, 1, 900)))
+    (folder / str(FileName(FACTS, 0, 0, 1, 901))).symlink_to("/dev/zero")
+    (folder / str(FileName(DIGEST, 0, 0, 1, 902))).mkdir()
     run = open_run(folder)
     assert not run.has(signals.LOSS_TRAIN) and run.has(signals.GRADIENT_L2)
     assert streams.map_file(scalars) is None
@@ -366,12 +386,12 @@ def test_a_killed_digest_counts_nothing_twice(thinned: Path, tmp_path: Path) -> 
     shutil.copytree(thinned, folder)
     expected = open_run(folder).load(GRADIENT, "")
     digests = sorted(folder.glob("digest-*"))
-    newest = fmt.FileName.parse(digests[-1].name)
+    newest = FileName.parse(digests[-1].name)
     assert newest is not None
-    old = folder / str(fmt.FileName(fmt.STATS, 0, newest.session, newest.pid, newest.number - 1))
+    old = folder / str(FileName(STATS, 0, newest.session, newest.pid, newest.number - 1))
     shutil.copy(next(p for p in folder.glob("stats-*") if p != old), old)
     (folder / f"{digests[-1].name}.tmp").write_bytes(digests[-1].read_bytes()[:1000])
-    later = fmt.FileName(fmt.DIGEST, 0, newest.session, newest.pid, newest.number + 500)
+    later = FileName(DIGEST, 0, newest.session, newest.pid, newest.number + 500)
     (folder / f"{later}.tmp").write_bytes(digests[-1].read_bytes())
     assert_same_trace(open_run(folder).load(GRADIENT, ""), expected)
 
@@ -413,7 +433,7 @@ def test_facts_of_a_newer_version_are_left_out_and_the_rest_stays(small: Path, t
     shutil.copytree(small, folder)
     text = json.dumps({**parameter("new", 1).to_dict(), "sparsity": 0.5})
     rows = [(21, 0.0, "tensor_parallel_plan", "", "{}"), (22, 0.0, "parameter", "new", text)]
-    write_stream(folder, fmt.FACTS, fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA))
+    write_stream(folder, FACTS, fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA))
     run = open_run(folder)
     assert run.facts(ParameterFact)[-1] == parameter("new", 1)
     assert len(run.facts(OrderFact)) == 1

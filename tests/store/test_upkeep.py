@@ -15,6 +15,7 @@ from torchdoctor.facts import LabelsFact
 from torchdoctor.store import compaction, streams
 from torchdoctor.store import format as fmt
 from torchdoctor.store.format import Limits
+from torchdoctor.store.names import DIGEST, SCALARS, FileName
 from torchdoctor.store.reader import open_run, read_histograms
 from torchdoctor.store.segments import SegmentSet
 from torchdoctor.store.writer import Recorder
@@ -97,7 +98,7 @@ def test_a_compaction_that_is_stopped_leaves_the_segment_as_it_was(tmp_path: Pat
     rows = [streams.pa.array(np.arange(3)), streams.pa.array(np.zeros(3, np.int32)), streams.pa.array(np.ones(3))]
     closed = None
     while closed is None:
-        closed = segments.append(fmt.SCALARS, "", schema, streams.pa.record_batch(rows, schema=schema))
+        closed = segments.append(SCALARS, "", schema, streams.pa.record_batch(rows, schema=schema))
     path = tmp_path / str(closed.name)
     before = path.read_bytes()
     real, compaction.PIECE_BYTES = compaction.PIECE_BYTES, 1
@@ -118,8 +119,8 @@ def test_a_compaction_that_is_stopped_leaves_the_segment_as_it_was(tmp_path: Pat
 def test_what_a_killed_process_left_half_written_is_removed_on_resuming(tmp_path: Path) -> None:
     with recording(tmp_path / "run") as recorder:
         play(recorder, 5)
-    left = tmp_path / "run" / f"{fmt.FileName(fmt.DIGEST, 0, 0, 1, 3)}.tmp"
-    other = tmp_path / "run" / f"{fmt.FileName(fmt.DIGEST, 1, 0, 1, 3)}.tmp"
+    left = tmp_path / "run" / f"{FileName(DIGEST, 0, 0, 1, 3)}.tmp"
+    other = tmp_path / "run" / f"{FileName(DIGEST, 1, 0, 1, 3)}.tmp"
     left.write_bytes(b"half")
     other.write_bytes(b"of another rank")
     with recording(tmp_path / "run"):

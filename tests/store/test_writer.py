@@ -30,6 +30,7 @@ from torchdoctor import signals
 from torchdoctor.errors import NewerRunError, RunError
 from torchdoctor.facts import HealthFact, InputsFact, OrderFact
 from torchdoctor.run import HISTORY_ROWS
+from torchdoctor.store import files
 from torchdoctor.store import segments as segments_module
 from torchdoctor.store.format import Limits
 from torchdoctor.store.history import History
@@ -159,6 +160,7 @@ ODD_CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("matrix", (1, ("a", "b"), {GRADIENT: np.ones(3, np.float32)})),
     ("matrix", (1, ("a", "a"), {GRADIENT: np.ones(2, np.float32)})),
     ("matrix", (1, ("a",), {GRADIENT: None})),
+    ("matrix", (1, None, None)),
     ("matrix", (1, ("\ud800",), {GRADIENT: np.ones(1, np.float32)})),
     ("histogram", (1, GRADIENT, ("a",), np.ones(3))),
     ("histogram", (1, GRADIENT, ("a",), None)),
@@ -218,7 +220,7 @@ def test_a_disk_that_fills_up_is_counted_said_once_and_survived(
         room -= take
         return real(descriptor, bytes(data)[:take])
 
-    monkeypatch.setattr(segments_module.os, "write", write)
+    monkeypatch.setattr(files.os, "write", write)
     caplog.set_level(logging.WARNING, "torchdoctor")
     with recording(tmp_path / "run") as recorder:
         play(recorder, 400, pause=0.06)

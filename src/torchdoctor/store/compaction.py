@@ -18,14 +18,15 @@ from torchdoctor.store.digest import Name, write_digest
 from torchdoctor.store.history import State
 from torchdoctor.store.intake import row_batch
 from torchdoctor.store.ledger import Entry
+from torchdoctor.store.names import DIGEST, FACTS, HISTOGRAMS, LEDGER, SCALARS, STATS, TEMPORARY, FileName
 from torchdoctor.store.segments import PIECE_BYTES, Segment, SegmentSet, replacing
 from torchdoctor.store.streams import map_file, numbers, read_batches, scan
 
-MATRIX_TABLES = (fmt.SCALARS, fmt.STATS)
+MATRIX_TABLES = (SCALARS, STATS)
 Job = Generator[None, None, None]
 
 
-def compact(segments: SegmentSet, name: fmt.FileName) -> Job:
+def compact(segments: SegmentSet, name: FileName) -> Job:
     """Join a complete segment's batches into few large ones."""
     yield from _rewrite(segments, name, lambda batch: batch)
 
@@ -36,11 +37,11 @@ def thin_histograms(segments: SegmentSet, stride: int) -> Job:
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pa.array(numbers(batch.column(0)) % stride == 0))
 
-    for name in [n for n in segments.closed if n.table == fmt.HISTOGRAMS]:
+    for name in [n for n in segments.closed if n.table == HISTOGRAMS]:
         yield from _rewrite(segments, name, keep)
 
 
-def _rewrite(segments: SegmentSet, name: fmt.FileName, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Job:
+def _rewrite(segments: SegmentSet, name: FileName, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Job:
     path = segments.folder / str(name)
     data = map_file(path)
     stream = scan(data) if data is not None else None
@@ -70,12 +71,12 @@ def digest(segments: SegmentSet, states: Mapping[Name, State], cut: int, before:
 
     Segments between `before` and `cut` are covered twice: the digest serves, they keep the detail for a while.
     """
-    name = fmt.FileName(fmt.DIGEST, segments.rank, segments.session, segments.pid, cut)
+    name = FileName(DIGEST, segments.rank, segments.session, segments.pid, cut)
     path = segments.folder / str(name)
     yield from write_digest(path, states, steps)
     segments.add(name, path.stat().st_size)
     for old in list(segments.closed):
-        superseded = old.table == fmt.DIGEST and old.number < cut
+        superseded = old.table == DIGEST and old.number < cut
         if superseded or (old.table in MATRIX_TABLES and old.number < before):
             segments.delete(old)
             yield
@@ -83,7 +84,7 @@ def digest(segments: SegmentSet, states: Mapping[Name, State], cut: int, before:
 
 def write_ledger(segments: SegmentSet, entries: Sequence[Entry], kept: tuple[int, int], cut: int) -> Job:
     """Write the facts that are kept, in place of all facts in segments numbered below `cut`."""
-    name = fmt.FileName(fmt.LEDGER, segments.rank, segments.session, segments.pid, cut)
+    name = FileName(LEDGER, segments.rank, segments.session, segments.pid, cut)
     rows = [(e.step, e.time, e.kind, e.subject, e.data) for e in entries]
     schema = fmt.ledger_schema(*kept)
     with replacing(segments.folder / str(name), schema) as target:
@@ -92,7 +93,7 @@ def write_ledger(segments: SegmentSet, entries: Sequence[Entry], kept: tuple[int
             yield
     segments.add(name, target.size)
     for old in list(segments.closed):
-        if old.number < cut and old.table in (fmt.FACTS, fmt.LEDGER):
+        if old.number < cut and old.table in (FACTS, LEDGER):
             segments.delete(old)
             yield
 
@@ -100,7 +101,7 @@ def write_ledger(segments: SegmentSet, entries: Sequence[Entry], kept: tuple[int
 def remove_leftovers(folder: Path, rank: int) -> None:
     """Delete what a killed process of this rank left half-written."""
     for entry in os.scandir(folder):
-        name = fmt.FileName.parse(entry.name.removesuffix(fmt.TEMPORARY))
-        if entry.name.endswith(fmt.TEMPORARY) and name is not None and name.rank == rank:
+        name = FileName.parse(entry.name.removesuffix(TEMPORARY))
+        if entry.name.endswith(TEMPORARY) and name is not None and name.rank == rank:
             with contextlib.suppress(OSError):
                 Path(entry.path).unlink()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 
-from torchdoctor.store import format as fmt
 from torchdoctor.store.compaction import MATRIX_TABLES, Job
 from torchdoctor.store.digest import Name, write_digest
 from torchdoctor.store.history import State
+from torchdoctor.store.names import DIGEST, FileName
 from torchdoctor.store.segments import SegmentSet
 from torchdoctor.store.sessions import MovedError, Session
 
@@ -22,7 +22,7 @@ def condense_earlier(segments: SegmentSet, most: float) -> Job:
                 yield from _condense(segments, names, most / len(keys))
 
 
-def _condense(segments: SegmentSet, names: list[fmt.FileName], most: float) -> Job:
+def _condense(segments: SegmentSet, names: list[FileName], most: float) -> Job:
     session = Session(segments.folder, names)
     states: dict[Name, State] = {}
     for name in sorted(session.names):
@@ -33,12 +33,12 @@ def _condense(segments: SegmentSet, names: list[fmt.FileName], most: float) -> J
             states[name] = history.state()
         yield
     cut = max(n.number for n in names) + 1
-    digest = fmt.FileName(fmt.DIGEST, names[0].rank, names[0].session, names[0].pid, cut)
+    digest = FileName(DIGEST, names[0].rank, names[0].session, names[0].pid, cut)
     path = segments.folder / str(digest)
     yield from write_digest(path, states, (session.first_step, session.last_step))
     segments.earlier[digest] = path.stat().st_size
     for old in names:
-        if old.table in MATRIX_TABLES or old.table == fmt.DIGEST:
+        if old.table in MATRIX_TABLES or old.table == DIGEST:
             with contextlib.suppress(OSError):
                 (segments.folder / str(old)).unlink()
             segments.earlier.pop(old, None)

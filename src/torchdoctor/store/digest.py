@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from torchdoctor.run import HISTORY_ROWS
 from torchdoctor.store.blocks import Block, join_blocks
-from torchdoctor.store.format import END_OF_STREAM, TEMPORARY, digest_schema, names_in, read_meta
+from torchdoctor.store.files import write_all
+from torchdoctor.store.format import END_OF_STREAM, digest_schema, names_in, read_meta
 from torchdoctor.store.history import State
-from torchdoctor.store.segments import PIECE_BYTES, write_all
+from torchdoctor.store.names import TEMPORARY
+from torchdoctor.store.segments import PIECE_BYTES
 from torchdoctor.store.streams import Stream, map_file, numbers, read_batches, scan, vectors
 
 DONE, PENDING, HEAD, TAIL, END = "done", "pending", "head", "tail", "end"

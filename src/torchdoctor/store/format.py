@@ -1,50 +1,24 @@
-"""How a run lies on disk: names of files, tables and their schemas, and the limits of a recording.
-
-    run.json                                     what the run is; replaced as a whole, never edited
-    run-r1.json                                  the same, as rank 1 saw it
-    TABLE-rRANK-sSESSION-pPID-NUMBER.arrow       an append-only Arrow IPC stream
-    ....arrow.tmp                                being written; readers ignore it
-
-A session is one process that wrote into the folder; a resumed run has several. Numbers count a session's segments
-over all tables. Two tables stand for others and make them void by their number alone, so that a kill at any moment
-leaves neither a gap nor anything counted twice: `digest-...-K` holds the histories of all scalars and matrices in
-segments numbered below K, `ledger-...-K` the facts of those.
-"""
+"""The tables of a run: their schemas, and the limits of a recording. What the files are called is in names.py."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-FORMAT = 1
-"""Raised when an older torchdoctor could no longer read what is written."""
+from torchdoctor.store.names import DIGEST, FACTS, FORMAT, HISTOGRAMS, LEDGER, SCALARS, SERIES, STATS
 
-RUN_FILE = "run.json"
-TEMPORARY = ".tmp"
 META = b"torchdoctor"
 """Key of our JSON in a schema's metadata."""
 
-SERIES, SCALARS, STATS, HISTOGRAMS, FACTS = "series", "scalars", "stats", "histograms", "facts"
-DIGEST, LEDGER = "digest", "ledger"
-TABLES = (SERIES, SCALARS, STATS, HISTOGRAMS, FACTS, DIGEST, LEDGER)
-
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-
-COMPANIONS = ("verdict*.json", "findings*.json", "report*.html", "report*.json", "captures", "*.log")
-"""What other parts of torchdoctor may put beside the store's own files; removed together with the run."""
 
 MAX_COLUMNS = 65_536
 MAX_NAME = 4096
 """Characters of a signal's, key's, column's or subject's name."""
-
-_NAME = re.compile(rf"({'|'.join(TABLES)})-r(\d{{1,6}})-s(\d{{1,6}})-p(\d{{1,10}})-(\d{{1,9}})\.arrow")
-_RANK_FILE = re.compile(r"run(?:-r(\d{1,6}))?\.json")
 
 
 @dataclass(frozen=True)
@@ -62,46 +36,8 @@ class Limits:
     thin_steps: int = 100_000
     """steps after which a digest is written, whatever the size"""
     series: int = 10_000
-    groups: int = 64
+    groups: int = 48
     """distinct sets of columns and signals before they are written signal by signal over the union of columns"""
-
-
-@dataclass(frozen=True, order=True)
-class FileName:
-    """A segment's file name, taken apart."""
-
-    table: str
-    rank: int
-    session: int
-    pid: int
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.table}-r{self.rank}-s{self.session:03d}-p{self.pid}-{self.number:06d}.arrow"
-
-    @classmethod
-    def parse(cls, name: str) -> FileName | None:
-        match = _NAME.fullmatch(name)
-        return cls(match[1], *(int(match[i]) for i in range(2, 6))) if match else None
-
-
-def list_names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
-
-
-def run_file(rank: int) -> str:
-    return RUN_FILE if rank == 0 else f"run-r{rank}.json"
-
-
-def rank_of_run_file(name: str) -> int | None:
-    match = _RANK_FILE.fullmatch(name)
-    return int(match[1] or 0) if match else None
-
-
-def is_ours(name: str) -> bool:
-    """Whether the store itself writes files of that name."""
-    name = name.removesuffix(TEMPORARY)
-    return FileName.parse(name) is not None or rank_of_run_file(name) is not None
 
 
 def _schema(table: str, fields: Iterable[tuple[str, pa.DataType]], **meta: Any) -> pa.Schema:

@@ -264,6 +264,7 @@ class History:
         history.looks, history.level = state.looks, state.level
         history._done, history._pending = list(state.done), list(state.pending)
         history._head, history._tail = list(state.head), list(state.tail)
+        history._settle()
         return history
 
     def append(self, state: State) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 
 from torchdoctor import __version__
 from torchdoctor.errors import NewerRunError, NotARunError, RunError
-from torchdoctor.store.format import FORMAT, FileName, is_ours, list_names, run_file
+from torchdoctor.store.files import open_plain, replace_file
+from torchdoctor.store.names import FORMAT, FileName, is_ours, list_names, run_file
 from torchdoctor.store.process import identify, is_alive
-from torchdoctor.store.segments import replace_file
 
 MAX_BYTES = 16_000_000
 RUNNING, DIED = "running", "died"
@@ -106,7 +107,10 @@ def read_info(path: Path) -> dict[str, Any]:
     """A run.json, checked. The folder's name stands in the messages: the file's own would not help."""
     folder = path.parent
     try:
-        with path.open("rb") as file:
+        descriptor = open_plain(path)
+        if descriptor is None:
+            raise NotARunError(f"{path} is not a plain file; give a folder that `torchdoctor run` made")
+        with os.fdopen(descriptor, "rb") as file:
             text = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotARunError(_explain_missing(folder)) from None

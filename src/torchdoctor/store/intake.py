@@ -17,6 +17,7 @@ from torchdoctor.store import format as fmt
 from torchdoctor.store.blocks import Floats, Ints
 from torchdoctor.store.history import MIN_ROWS, History, State
 from torchdoctor.store.ledger import MAX_TEXT, Entry, FactLog, read_fact, write_fact
+from torchdoctor.store.names import FACTS, HISTOGRAMS, SCALARS, SERIES, STATS
 
 log = logging.getLogger("torchdoctor")
 
@@ -115,7 +116,7 @@ class Intake:
                 self._series[name, key] = len(self._scalars)
                 self._scalars.append(History())
         if new:
-            self.writes.append(Write(fmt.SERIES, "", fmt.SERIES_SCHEMA, row_batch(new, fmt.SERIES_SCHEMA)))
+            self.writes.append(Write(SERIES, "", fmt.SERIES_SCHEMA, row_batch(new, fmt.SERIES_SCHEMA)))
 
     def _write_scalars(self, ids: Ints, steps: Ints, values: Floats) -> None:
         by = np.argsort(ids, kind="stable")
@@ -125,7 +126,7 @@ class Intake:
             self._scalars[ids[start]].extend(steps[start:stop], values[start:stop])
         self._note_steps(steps)
         batch = pa.record_batch([pa.array(a) for a in (steps, ids, values)], schema=fmt.SCALARS_SCHEMA)
-        self.writes.append(Write(fmt.SCALARS, "", fmt.SCALARS_SCHEMA, batch))
+        self.writes.append(Write(SCALARS, "", fmt.SCALARS_SCHEMA, batch))
 
     def take_rows(self, rows: Sequence[Row]) -> None:
         portions: dict[str, list[Portion]] = {}
@@ -198,7 +199,7 @@ class Intake:
         schema = self._groups[columns, signals]
         lists = [pa.FixedSizeListArray.from_arrays(pa.array(a.reshape(-1)), len(columns)) for a in arrays]
         batch = pa.record_batch([pa.array(order), pa.array(steps), *lists], schema=schema)
-        self.writes.append(Write(fmt.STATS, (columns, signals), schema, batch))
+        self.writes.append(Write(STATS, (columns, signals), schema, batch))
 
     def take_histograms(self, looks: Sequence[Counts]) -> None:
         for step, signal, columns, counts in looks:
@@ -213,7 +214,7 @@ class Intake:
             row = pa.array([self._histogram_rows[key]], pa.int64())
             self._histogram_rows[key] += 1
             batch = pa.record_batch([row, pa.array([int(step)], pa.int64()), flat], schema=schema)
-            self.writes.append(Write(fmt.HISTOGRAMS, key, schema, batch))
+            self.writes.append(Write(HISTOGRAMS, key, schema, batch))
 
     def take_facts(self, fresh: Sequence[Fresh]) -> None:
         rows = []
@@ -231,7 +232,7 @@ class Intake:
                 continue
             rows.append(row)
         if rows:
-            self.writes.append(Write(fmt.FACTS, "", fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA)))
+            self.writes.append(Write(FACTS, "", fmt.FACTS_SCHEMA, row_batch(rows, fmt.FACTS_SCHEMA)))
 
 
 def row_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import NotARunError, RunError
-from torchdoctor.store.format import COMPANIONS, RUN_FILE, is_ours
 from torchdoctor.store.info import RUNNING, read_info, read_status
+from torchdoctor.store.names import COMPANIONS, RUN_FILE, is_ours
 
 
 @dataclass(frozen=True)

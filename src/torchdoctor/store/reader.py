@@ -11,13 +11,13 @@ import numpy as np
 
 from torchdoctor.errors import NotARunError, RunError
 from torchdoctor.run import Run
-from torchdoctor.store import format as fmt
 from torchdoctor.store.blocks import Floats, Ints
 from torchdoctor.store.digest import Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.info import RUNNING, read_info, read_status
 from torchdoctor.store.ledger import FactLog
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run
+from torchdoctor.store.names import RUN_FILE, FileName, list_names, rank_of_run_file, run_file
 from torchdoctor.store.sessions import MovedError, Session, open_sessions
 from torchdoctor.store.streams import numbers, vectors
 from torchdoctor.store.view import lazy_view
@@ -32,8 +32,8 @@ def open_run(path: str | os.PathLike[str], rank: int = 0) -> Run:
     NewerRunError or RunError, each with one sentence and the way out, where there is no such run.
     """
     folder = find_run(Path(path))
-    info = read_info(folder / fmt.RUN_FILE) if rank == 0 or (folder / fmt.RUN_FILE).exists() else {}
-    status_file = folder / fmt.run_file(rank)
+    info = read_info(folder / RUN_FILE) if rank == 0 or (folder / RUN_FILE).exists() else {}
+    status_file = folder / run_file(rank)
     if rank:
         known = ranks(folder)
         if rank not in known:
@@ -48,13 +48,13 @@ def open_run(path: str | os.PathLike[str], rank: int = 0) -> Run:
 
 def find_run(path: Path) -> Path:
     """The folder of the run that a path means; NotARunError if it means none."""
-    if path.name == fmt.RUN_FILE and path.is_file():
+    if path.name == RUN_FILE and path.is_file():
         path = path.parent
     if not path.exists():
         raise NotARunError(f"there is no {path}; `torchdoctor runs` lists the runs that are there")
     if not path.is_dir():
         raise NotARunError(f"{path} is a file, not a run; give the folder that `torchdoctor run` made")
-    if any(fmt.rank_of_run_file(name) is not None for name in _names(path)):
+    if any(rank_of_run_file(name) is not None for name in _names(path)):
         return path
     inside = list_runs(path)
     if inside:
@@ -63,15 +63,15 @@ def find_run(path: Path) -> Path:
         raise NotARunError(f"{path} is a folder with {several} in it; the newest is {newest.path}")
     if not _names(path):
         raise NotARunError(f"{path} is empty; give a folder that `torchdoctor run` made")
-    read_info(path / fmt.RUN_FILE)
+    read_info(path / RUN_FILE)
     return path
 
 
 def ranks(path: str | os.PathLike[str]) -> list[int]:
     """The ranks that recorded into a run."""
     names = _names(Path(path))
-    found = {n.rank for n in map(fmt.FileName.parse, names) if n is not None}
-    return sorted(found | {r for r in map(fmt.rank_of_run_file, names) if r is not None})
+    found = {n.rank for n in map(FileName.parse, names) if n is not None}
+    return sorted(found | {r for r in map(rank_of_run_file, names) if r is not None})
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _offsets(sessions: list[Session]) -> list[int]:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return fmt.list_names(folder)
+        return list_names(folder)
     except OSError as error:
         raise RunError(f"{folder} cannot be read: {error.strerror or error}; check its permissions") from error
 

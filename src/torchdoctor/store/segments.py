@@ -15,34 +15,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from torchdoctor.store.format import END_OF_STREAM, TABLES, TEMPORARY, FileName, Limits, list_names
+from torchdoctor.store.files import write_all
+from torchdoctor.store.format import END_OF_STREAM, Limits
+from torchdoctor.store.names import TABLES, TEMPORARY, FileName, list_names
 
-MAX_OPEN = 48
+MAX_OPEN = 64
 """Files held open at once, far under the usual limit of 1024 that the user's program needs too."""
 SMALL_BATCH = 256
 """Segments whose batches have fewer rows on average are worth compacting: reading costs 0.1 ms a batch."""
 
 PIECE_BYTES = 4_000_000
 """Maintenance writes about this much before the thread looks after new data again: some 10 ms, 100 on a slow disk."""
-
-
-def write_all(descriptor: int, data: Any) -> None:
-    view = memoryview(data).cast("B")
-    while len(view):
-        view = view[os.write(descriptor, view) :]
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Write a small file so that readers see the old one or the new one, never a part."""
-    temporary = path.with_name(path.name + TEMPORARY)
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
 
 
 class Segment:

@@ -17,6 +17,7 @@ from torchdoctor.store.digest import Digest, Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.intake import Portion, interleave
 from torchdoctor.store.ledger import KEEP_FIRST, KEEP_LAST, FactLog, read_facts
+from torchdoctor.store.names import DIGEST, FACTS, HISTOGRAMS, LEDGER, SCALARS, SERIES, STATS, FileName
 from torchdoctor.store.streams import Stream, map_file, numbers, read_batches, scan, vectors
 
 MAX_FILES = 100_000
@@ -58,24 +59,23 @@ class SegmentFile:
         if stream is None or stream.schema != self.stream.schema:
             return
         for batch in read_batches(data, stream, fields):
-            yield batch.slice(0, left)
+            if batch.num_rows and left > 0:
+                yield batch.slice(0, left)
             left -= batch.num_rows
-            if left <= 0:
-                return
 
 
 class Session:
     """What one process recorded."""
 
-    def __init__(self, folder: Path, names: Sequence[fmt.FileName]) -> None:
+    def __init__(self, folder: Path, names: Sequence[FileName]) -> None:
         self._folder = folder
         self._names = sorted(names, key=lambda n: n.number)
         self.digest = self._open_digest()
         self._cut = _number(self.digest)
         self._series = self._read_series()
-        self._scalars = [f for f in self._files(fmt.SCALARS, self._cut) if f.stream.schema == fmt.SCALARS_SCHEMA]
-        self._stats = [f for f in self._files(fmt.STATS, self._cut) if _is_stats(f)]
-        self.histograms = [f for f in self._files(fmt.HISTOGRAMS) if _is_histograms(f)]
+        self._scalars = [f for f in self._files(SCALARS, self._cut) if f.stream.schema == fmt.SCALARS_SCHEMA]
+        self._stats = [f for f in self._files(STATS, self._cut) if _is_stats(f)]
+        self.histograms = [f for f in self._files(HISTOGRAMS) if _is_histograms(f)]
         self.names: set[Name] = set(self.digest.parts) if self.digest else set()
         self.first_step, self.last_step = self._survey()
 
@@ -88,7 +88,7 @@ class Session:
 
     def _open_digest(self) -> Digest | None:
         """The last digest that is whole."""
-        for name in reversed([n for n in self._names if n.table == fmt.DIGEST]):
+        for name in reversed([n for n in self._names if n.table == DIGEST]):
             digest = Digest.open(self._folder / str(name))
             if digest is not None:
                 return digest
@@ -98,7 +98,7 @@ class Session:
 
     def _read_series(self) -> dict[int, Name]:
         found: dict[int, Name] = {}
-        for file in self._files(fmt.SERIES):
+        for file in self._files(SERIES):
             if file.stream.schema != fmt.SERIES_SCHEMA:
                 continue
             for batch in file.batches((0, 1, 2)):
@@ -172,14 +172,14 @@ class Session:
 
     def read_facts(self, log: FactLog, offset: int) -> None:
         cut = 0
-        for name in reversed([n for n in self._names if n.table == fmt.LEDGER]):
+        for name in reversed([n for n in self._names if n.table == LEDGER]):
             file = SegmentFile.open(self._folder / str(name))
             if file is not None and _is_facts(file) and file.stream.closed:
                 cut = name.number
                 log.limit(*(_bounded(file.meta.get(k), n) for k, n in (("first", KEEP_FIRST), ("last", KEEP_LAST))))
                 self._add_facts(file, log, offset)
                 break
-        for file in self._files(fmt.FACTS, cut):
+        for file in self._files(FACTS, cut):
             if _is_facts(file):
                 self._add_facts(file, log, offset)
 
@@ -195,21 +195,23 @@ def open_sessions(folder: Path, rank: int) -> list[Session]:
     """The sessions of a rank in order. Looks again if files change places meanwhile."""
     for _ in range(5):
         names = _list(folder, rank)
-        keys = sorted({(n.session, n.pid) for n in names})
+        by_session: dict[tuple[int, int], list[FileName]] = {}
+        for name in names:
+            by_session.setdefault((name.session, name.pid), []).append(name)
         try:
-            sessions = [Session(folder, [n for n in names if (n.session, n.pid) == key]) for key in keys]
+            sessions = [Session(folder, members) for _, members in sorted(by_session.items())]
         except MovedError:
             continue
-        if {n for n in _list(folder, rank) if n.table == fmt.DIGEST} <= names:
+        if {n for n in _list(folder, rank) if n.table == DIGEST} <= names:
             return sessions
     return []
 
 
-def _list(folder: Path, rank: int) -> set[fmt.FileName]:
+def _list(folder: Path, rank: int) -> set[FileName]:
     found = set()
     with os.scandir(folder) as entries:
         for _, entry in zip(range(MAX_FILES), entries, strict=False):
-            name = fmt.FileName.parse(entry.name)
+            name = FileName.parse(entry.name)
             if name is not None and name.rank == rank and entry.is_file(follow_symlinks=False):
                 found.add(name)
     return found
@@ -259,7 +261,7 @@ def _merge_groups(groups: Sequence[Iterator[Portion]]) -> Iterator[Portion]:
 
 
 def _number(digest: Digest | None) -> int:
-    name = fmt.FileName.parse(digest.path.name) if digest else None
+    name = FileName.parse(digest.path.name) if digest else None
     return name.number if name else 0
 
 

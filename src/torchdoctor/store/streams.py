@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import stat
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from torchdoctor.store.blocks import Floats
+from torchdoctor.store.files import open_plain
 
 DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, struct.error, OverflowError, NotImplementedError)
 """What pyarrow raises on bytes that are not a stream of ours."""
@@ -44,14 +44,14 @@ class Stream:
 def map_file(path: Path) -> pa.Buffer | None:
     """The file's bytes, mapped; None if it is gone, empty or not a plain file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        descriptor = open_plain(path)
     except OSError:
         return None
+    if descriptor is None:
+        return None
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not status.st_size:
-            return None
-        return pa.py_buffer(mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ))
+        size = os.fstat(descriptor).st_size
+        return pa.py_buffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)) if size else None
     except (OSError, ValueError):
         return None
     finally:

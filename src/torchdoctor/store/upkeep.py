@@ -19,6 +19,7 @@ from torchdoctor.store import format as fmt
 from torchdoctor.store.compaction import MATRIX_TABLES, Job
 from torchdoctor.store.condensing import condense_earlier
 from torchdoctor.store.intake import Intake, Write
+from torchdoctor.store.names import FACTS, HISTOGRAMS, SERIES
 from torchdoctor.store.segments import Closed, SegmentSet
 from torchdoctor.store.streams import numbers
 
@@ -62,15 +63,15 @@ class Upkeep:
 
     def accepts(self, write: Write) -> bool:
         """Whether there is room for it. Facts, which are few and say the most, are refused last."""
-        share = 1.0 if write.table in (fmt.FACTS, fmt.SERIES) else REFUSE_SHARE
+        share = 1.0 if write.table in (FACTS, SERIES) else REFUSE_SHARE
         return self._segments.total() + write.batch.nbytes <= share * self._cap
 
     def skips(self, write: Write) -> bool:
         """Whether it is a histogram that would be thinned out at once."""
-        return write.table == fmt.HISTOGRAMS and numbers(write.batch.column(0))[0] % self._stride != 0
+        return write.table == HISTOGRAMS and numbers(write.batch.column(0))[0] % self._stride != 0
 
     def note(self, closed: Closed | None) -> None:
-        if closed is not None and closed.small and closed.name.table != fmt.HISTOGRAMS:
+        if closed is not None and closed.small and closed.name.table != HISTOGRAMS:
             self._compactions.append(compaction.compact(self._segments, closed.name))
 
     def plan(self, intake: Intake) -> None:
@@ -79,12 +80,12 @@ class Upkeep:
             return
         if self._digest_is_due(intake):
             self._thinning.append(self._digest(intake))
-        if self._segments.size((fmt.HISTOGRAMS,)) > HISTOGRAM_SHARE * self._cap:
+        if self._segments.size((HISTOGRAMS,)) > HISTOGRAM_SHARE * self._cap:
             self._stride *= 2
-            self._segments.retire((fmt.HISTOGRAMS,))
+            self._segments.retire((HISTOGRAMS,))
             self._thinning.append(compaction.thin_histograms(self._segments, self._stride))
-        if self._segments.size((fmt.FACTS,), self._ledger_cut) > FACT_SHARE * self._cap:
-            self._ledger_cut = self._segments.retire((fmt.FACTS,))
+        if self._segments.size((FACTS,), self._ledger_cut) > FACT_SHARE * self._cap:
+            self._ledger_cut = self._segments.retire((FACTS,))
             facts = intake.facts
             kept = (facts.first, facts.last)
             self._thinning.append(compaction.write_ledger(self._segments, facts.entries(), kept, self._ledger_cut))

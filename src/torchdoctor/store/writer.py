@@ -7,13 +7,14 @@ raises, and none waits for a disk. In a forked child a recorder takes everything
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from torchdoctor.store.compaction import remove_leftovers
 from torchdoctor.store.info import RunInfo, is_being_written, prepare_folder
 from torchdoctor.store.intake import Counts, Fresh, Intake, Row, Scalar, Write
 from torchdoctor.store.ledger import MAX_SUBJECTS
+from torchdoctor.store.names import SERIES
 from torchdoctor.store.segments import SegmentSet
 from torchdoctor.store.upkeep import Upkeep, deadline
 from torchdoctor.store.view import view
@@ -39,8 +41,8 @@ AHEAD = 0.75
 """A flush starts at this part of its period, so that it is done within it on a slow disk or a busy machine."""
 HEARTBEAT_SECONDS = 10.0
 """run.json is written this often, so that a list of runs knows the steps and that the run is alive."""
-PATIENCE_SECONDS = 1.0
-"""close() gives up on a thread that got nothing done for so long: its disk is stuck."""
+PATIENCE_SECONDS = {True: 1.0, False: 5.0}
+"""close() gives up on a thread that got nothing done for so long, on the disk (which is stuck) or off it."""
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
@@ -70,6 +72,7 @@ class Recorder:
         self._inert = False
         self._said: set[str] = set()
         self._progress = time.monotonic()
+        self._on_disk = False
         self._thread = threading.Thread(target=self._work, name="torchdoctor-recorder", daemon=True)
 
     @classmethod
@@ -122,7 +125,11 @@ class Recorder:
     def matrix(self, step: int, columns: tuple[str, ...], values: Mapping[str, np.ndarray]) -> None:
         """One row of matrix signals: for each, float32 values of shape (len(columns),). Arrays are kept as given."""
         queue = self._rows
-        size = 4 * len(columns) * len(values) + 1024
+        try:
+            size = 4 * len(columns) * len(values) + 1024
+        except TypeError:
+            self._lost["matrices: not one number a column"] += 1
+            return
         if len(queue) * size >= self._limits.queued_bytes:
             self._lost["matrices: queue full"] += 1
             return
@@ -162,7 +169,9 @@ class Recorder:
     @property
     def dropped(self) -> dict[str, int]:
         """What was not kept, by table and reason."""
-        return dict(self._lost + self._intake.dropped)
+        total = Counter(dict(self._lost))
+        total.update(dict(self._intake.dropped))
+        return dict(total)
 
     def run(self, finished: bool = False) -> Run:
         """All that was recorded up to now. A snapshot: it does not change while training goes on."""
@@ -182,18 +191,18 @@ class Recorder:
         if threading.current_thread() is self._thread:
             return
         self._progress = time.monotonic()
-        while self._thread.is_alive() and time.monotonic() - self._progress < PATIENCE_SECONDS:
+        while self._thread.is_alive() and time.monotonic() - self._progress < PATIENCE_SECONDS[self._on_disk]:
             self._thread.join(0.02)
         if self._thread.is_alive():
             self._say("the disk does not answer; the end of the recording may be missing")
         self._ignore_calls()
 
     def _work(self) -> None:
-        due = time.monotonic()
+        begun = time.monotonic()
         while not self._closing:
-            due = max(due + AHEAD * self._flush_seconds, time.monotonic())
-            self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.wait(max(0.0, begun + AHEAD * self._flush_seconds - time.monotonic()))
             self._wake.clear()
+            begun = time.monotonic()
             self._guarded("flush", self._flush)
             self._guarded("upkeep", self._keep_up)
         self._guarded("flush", self._flush)
@@ -229,6 +238,7 @@ class Recorder:
             events = [pop() for _ in range(len(queue))]
             if not events:
                 continue
+            self._progress = time.monotonic()
             try:
                 take(events)
             except Exception as error:
@@ -236,7 +246,7 @@ class Recorder:
                 self._say(f"{table} could not be taken in: {error}")
         held = sum(w.batch.nbytes for w in list(self._writes))
         for write in intake.writes:
-            if held > 2 * self._limits.queued_bytes and write.table != fmt.SERIES:
+            if held > 2 * self._limits.queued_bytes and write.table != SERIES:
                 self._lost[f"{write.table}: not written in time"] += write.batch.num_rows
             else:
                 self._writes.append(write)
@@ -248,10 +258,11 @@ class Recorder:
             self._drain()
         for _ in range(len(self._writes)):
             write = self._writes[0]
-            if not self._write(write) and write.table == fmt.SERIES:
+            with self._disk():
+                written = self._write(write)
+            if not written and write.table == SERIES:
                 self._writes.append(write)  # without their names all scalars would be lost, so it is tried again
             self._writes.popleft()
-            self._progress = time.monotonic()
         if self._info.is_due(HEARTBEAT_SECONDS):
             self._write_info()
 
@@ -278,13 +289,28 @@ class Recorder:
             if not self._writes:
                 self._upkeep.plan(self._intake)
         until = deadline(0.5 * AHEAD * self._flush_seconds)
-        self._upkeep.advance(lambda: self._closing or until())
+
+        def stops() -> bool:
+            self._progress = time.monotonic()
+            return self._closing or until()
+
+        with self._disk():
+            self._upkeep.advance(stops)
+
+    @contextlib.contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Around whatever may wait for a disk."""
+        self._progress, self._on_disk = time.monotonic(), True
+        try:
+            yield
+        finally:
+            self._progress, self._on_disk = time.monotonic(), False
 
     def _write_info(self) -> None:
         with self._lock:
             text = self._info.render(self._intake.steps, self.dropped, self._upkeep.thinned)
-        self._info.write(text)
-        self._progress = time.monotonic()
+        with self._disk():
+            self._info.write(text)
 
     def _ignore_calls(self) -> None:
         nothing: Any = _Nothing()
