@@ -124,7 +124,7 @@ class ActivationProbe:
         for name in columns:
             dead.append(self._dead_share(name, alive[name]) if name in alive else None)
         device = next(iter(rows.values())).device
-        nan = torch.tensor(float("nan"), device=device)
+        nan = torch.full((), float("nan"), device=device)
         stacked = torch.stack([row.to(device) for row in rows.values()])
         dead_T = torch.stack([nan if d is None else d.to(device) for d in dead]).unsqueeze(1)
         step, record = self._context.step, self._context.record

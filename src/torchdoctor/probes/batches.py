@@ -99,6 +99,9 @@ class BatchProbe:
         if look.features is not None:
             parts.append(look.features.reshape(-1).double())
         flat = torch.cat(parts)
+        marks: list[int] = []
+        if look.fingerprints is not None:
+            self._context.read(look.fingerprints, lambda values: marks.extend(values.tolist()))
 
         def arrived(array: NDArray[Any]) -> None:
             mean, std, low, high, nonfinite = (float(v) for v in array[:5])
@@ -121,9 +124,8 @@ class BatchProbe:
                 "high": high,
                 "nonfinite": int(nonfinite),
                 **columns,
+                "fingerprints": marks,
             }
-            if look.fingerprints is not None and look.fingerprints.device.type == "cpu":
-                filled["fingerprints"] = look.fingerprints.tolist()
             record.fact(InputsFact(**filled), step, f"{phase}/{look.role}")
 
         self._context.read(flat, arrived)

@@ -141,30 +141,39 @@ def describe(call: LossCall, place: Place | None) -> LossCallFact:
 
 @contained("loss_calls: value_statistics")
 def value_statistics(call: LossCall) -> Tensor:
-    """input low, high, rows sum to one; target low, high, whole numbers; share ignored. NaN where it does not apply."""
-    nan = float("nan")
+    """input low, high, rows sum to one; target low, high, whole numbers; share ignored. NaN where it does not apply.
+
+    Everything is made on the tensors' own device: a number brought there from the host would wait.
+    """
     source = call.input.detach()
-    parts: list[Tensor | float] = [nan] * 7
+    nan = torch.full((), float("nan"), dtype=torch.float32, device=source.device)
+    parts = [nan] * 7
     if source.numel() and source.is_floating_point():
         low, high = source.aminmax()
-        parts[0], parts[1] = low.float(), high.float()
         rows = source.float().sum(call.class_dim if call.class_dim is not None else -1)
         summing = (rows - 1).abs().max() < ROW_SUM_TOLERANCE
-        parts[2] = (summing & (low >= 0) & (high <= 1 + ROW_SUM_TOLERANCE)).float()
+        parts[:3] = [low, high, summing & (low >= 0) & (high <= 1 + ROW_SUM_TOLERANCE)]
     target = call.target.detach() if call.target is not None else None
-    if target is not None and target.numel() and not target.is_complex():
-        ignore = call.options.get("ignore_index") if call.indices else None
-        kept = target
-        if isinstance(ignore, int):
-            ignored = target == ignore
-            parts[6] = ignored.float().mean()
-            kept = torch.where(
-                ignored, target.flatten()[ignored.flatten().logical_not().to(torch.uint8).argmax()], target
-            )
-        low, high = kept.aminmax() if kept.dtype != torch.bool else (kept.min(), kept.max())
-        parts[3], parts[4] = low.float(), high.float()
-        parts[5] = (kept == kept.round()).all().float() if kept.is_floating_point() else torch.tensor(1.0)
-    return torch.stack([torch.as_tensor(p, dtype=torch.float32, device=source.device) for p in parts])
+    if target is not None and target.numel() and not target.is_complex() and target.device == source.device:
+        parts[3:] = _target_statistics(target, call.options.get("ignore_index") if call.indices else None, nan)
+    return torch.stack([part.to(torch.float32) for part in parts])
+
+
+def _target_statistics(target: Tensor, ignore: Any, nan: Tensor) -> list[Tensor]:
+    """low, high, whole numbers, share ignored; ignored targets are left out of the range."""
+    if target.dtype == torch.bool:
+        target = target.to(torch.uint8)
+    share = nan
+    low = high = target
+    if isinstance(ignore, int):
+        ignored = target == ignore
+        share = ignored.float().mean()
+        limits = torch.iinfo(target.dtype)
+        low, high = target.masked_fill(ignored, limits.max), target.masked_fill(ignored, limits.min)
+    least, most = low.min().to(torch.float32), high.max().to(torch.float32)
+    seen = least <= most
+    whole = (target == target.round()).all() if target.is_floating_point() else torch.ones_like(nan)
+    return [torch.where(seen, least, nan), torch.where(seen, most, nan), whole, share]
 
 
 def with_values(fact: LossCallFact, values: list[float]) -> LossCallFact:
