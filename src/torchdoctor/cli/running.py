@@ -139,7 +139,7 @@ class Conclusion:
         if self.attachment is not None and self.attachment.problem is not None:
             say(f"the record may lack its end ({self.attachment.problem}); the script itself was not affected")
         if self.others and not self.request.quiet:
-            say(f"{len(self.others)} more processes trained; see torchdoctor diagnose {self.others[0]} and the like")
+            say(f"other processes trained, too; for each: torchdoctor diagnose {' or '.join(map(str, self.others))}")
         if self.request.json is not None:
             from torchdoctor.report import json
 
