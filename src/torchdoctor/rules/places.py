@@ -21,8 +21,14 @@ def call_places(run: Run, *calls: str) -> tuple[Place, ...]:
 
 
 def receiver(run: Run, call: str, default: str) -> str:
-    """What stands before `.call(` in the user's own line, such as `self.optimizer`; else the default."""
+    """What stands before `.call(` in the user's own line, such as `self.optimizer`; else the default.
+
+    A gradient scaler steps for the optimizer that it is given.
+    """
     site = call_site(run, call)
+    scaled = re.search(r"scaler\.step\(\s*([A-Za-z_][\w.]*)", site.code) if site and call == "step" else None
+    if scaled:
+        return scaled.group(1)
     match = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]*\])?)\.{re.escape(call)}\(", site.code) if site else None
     return match.group(1) if match else default
 
