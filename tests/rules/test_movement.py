@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder
-from torchdoctor.facts import LossCallFact
+from torchdoctor.facts import LossCallFact, OptimizerFact
 from torchdoctor.rules import baseline, movement
 from torchdoctor.signals import GRADIENT_L2, LEARNING_RATE, TARGET_MEAN, TARGET_STD, UPDATE_RATIO, WEIGHT_L2
 
@@ -85,3 +85,14 @@ def test_chance_is_unknown_for_sums_and_mixtures() -> None:
     summed = LossCallFact("cross_entropy", "train", [8, 10], "float32", [8], "int64", reduction="sum", classes=10)
     assert baseline.chance(RunBuilder().fact(summed).build()) is None
     assert baseline.chance(RunBuilder().build()) is None
+
+
+def test_an_optimizer_is_written_with_another_rate() -> None:
+    sgd = OptimizerFact("0", "SGD", [{"lr": 1.0, "momentum": 0.9, "weight_decay": 5e-4}], 4)
+    assert movement.written(sgd, 0.01) == (
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0005)"
+    )
+    adamw = OptimizerFact("0", "AdamW", [{"lr": 1.0, "weight_decay": 0.01}], 4)
+    assert movement.written(adamw, 3e-4) == "optimizer = torch.optim.AdamW(model.parameters(), lr=0.0003)"
+    assert "param_groups" in movement.written(OptimizerFact("0", "Lion", [{}], 1), 0.1)
+    assert "param_groups" in movement.written(None, 0.1)

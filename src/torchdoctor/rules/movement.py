@@ -13,13 +13,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from torchdoctor.facts import ParameterFact
+from torchdoctor.facts import OptimizerFact, ParameterFact
 from torchdoctor.rules.curves import Floats
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import GRADIENT_L2, LEARNING_RATE, UPDATE_RATIO, WEIGHT_L2
 
 PLAIN = ("SGD", "ASGD", "LBFGS")
 """Optimizers of torch whose step grows with the gradient. The others divide the gradient's size out."""
+
+OF_TORCH = (
+    *PLAIN,
+    "Adam",
+    "AdamW",
+    "NAdam",
+    "RAdam",
+    "Adamax",
+    "Adagrad",
+    "Adadelta",
+    "RMSprop",
+    "Rprop",
+    "SparseAdam",
+)
 
 USUAL_RATIO = 1e-3
 """Relative change of a weight matrix a step in trainings that go well (Karpathy, CS231n notes, 2015): about this."""
@@ -69,6 +83,20 @@ def read(run: Run) -> Movement | None:
 def is_scale_free(run: Run) -> bool:
     """Whether every optimizer divides the gradient's size out. An unknown one is taken to do so."""
     return all(o.type not in PLAIN for o in run.optimizers.values())
+
+
+def written(optimizer: OptimizerFact | None, rate: float) -> str:
+    """The line that makes this optimizer with another rate; for one that is not torch's, the line that sets it."""
+    group = optimizer.groups[0] if optimizer and optimizer.groups else {}
+    if optimizer is None or optimizer.type not in OF_TORCH or len(optimizer.groups) > 1:
+        return f"for group in optimizer.param_groups: group['lr'] = {rate:.1g}"
+    momentum = f", momentum={group['momentum']:g}" if group.get("momentum") else ""
+    decay = group.get("weight_decay")
+    is_default = not decay or (optimizer.type == "AdamW" and decay == 0.01)
+    return (
+        f"optimizer = torch.optim.{optimizer.type}(model.parameters(), lr={rate:.1g}{momentum}"
+        f"{'' if is_default else f', weight_decay={decay:g}'})"
+    )
 
 
 def _quantile(values: Floats, share: float) -> float:

@@ -47,7 +47,7 @@ def test_no_movement_at_all() -> None:
 
 def test_the_suggested_rate_brings_updates_to_the_usual() -> None:
     (found,) = findings(trained(noisy(np.linspace(2.31, 2.25, 400)), 1e-5).build(), NAME)
-    assert found.fix.code == "for group in optimizer.param_groups: group['lr'] = 0.001"
+    assert found.fix.code == "optimizer = torch.optim.Adam(model.parameters(), lr=0.001)"
 
 
 @pytest.mark.parametrize(

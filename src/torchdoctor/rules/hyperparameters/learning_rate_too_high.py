@@ -231,13 +231,21 @@ def updates_before(moved: Movement | None, onset: int) -> Updates | None:
     return Updates(float(middle_S.max()), lasting)
 
 
-WORDS = {
-    "nan": "the loss grew from {start} to {peak} and ended in NaN",
+TITLES = {
+    "nan": "the loss ended in NaN",
     "grew": "the loss grew from {start} to {end}",
-    "thrown": "the loss was thrown from {start} to {peak} and ended at {end}, no better than it began",
-    "lost": "the model had learned and lost it again: the loss went back from its best to {end}",
-    "sudden": "the loss was {start} and became NaN within a few steps",
-    "stuck": "the first updates rewrote the weights, and the loss has stayed at {end} since",
+    "thrown": "the loss shot up to {peak} and ended where it began",
+    "lost": "what was learned is lost again",
+    "sudden": "NaN at step {onset}",
+    "stuck": "the loss is stuck at {end}",
+}
+WORDS = {
+    "nan": "The loss grew from {start} to {peak}, then became NaN",
+    "grew": "The loss started at {start} and stands at {end}",
+    "thrown": "The loss was thrown from {start} to {peak} and ended at {end}, no better than it began",
+    "lost": "The loss had fallen well below its start of {start}, went back to {end} and stayed there",
+    "sudden": "The loss was {start} at the start and became NaN within a few steps",
+    "stuck": "The loss started at {start} and has stayed at {end} since the first updates",
 }
 SYMPTOMS = {
     "nan": ("diverging", "nan-later"),
@@ -251,18 +259,19 @@ SYMPTOMS = {
 
 def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, key: str) -> Finding:
     rate, group = _rate(run, key, course.onset)
-    words = WORDS[course.how].format(start=figure(course.start), peak=figure(course.peak), end=figure(course.end))
+    numbers = {name: figure(getattr(course, name)) for name in ("start", "peak", "end", "onset")}
+    words, title = WORDS[course.how].format(**numbers), TITLES[course.how].format(**numbers)
     lower = _lower(rate, updates)
     optimizer = run.optimizers.get(group.partition(".")[0])
     return RULE.finding(
         severity=Severity.WARNING if course.how == "stuck" else Severity.ERROR,
         confidence=0.75 if updates is None or course.how in ("stuck", "sudden") else 0.92,
-        title=f"Learning rate {figure(rate)} is too high: {words}",
+        title=f"Learning rate {figure(rate)} is too high: {title}",
         summary=_summary(updates, words),
         fix=Fix(
             f"Lower the learning rate of {optimizer.type if optimizer else 'the optimizer'} to about {figure(lower)}; "
             "if only the first steps are unstable, warm it up.",
-            f"for group in optimizer.param_groups: group['lr'] = {lower:.1g}",
+            movement.written(optimizer, lower),
         ),
         evidence=_evidence(course, curve, updates, words),
         where=[Place(file=optimizer.file, line=optimizer.line)] if optimizer and optimizer.file else [],
@@ -273,16 +282,14 @@ def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, ke
 
 
 def _summary(updates: Updates | None, words: str) -> str:
-    words = words[0].upper() + words[1:]
     if updates is None:
         return f"{words}. Steps this long leave the region in which the gradient tells where the loss falls."
     size = f"{updates.largest:.0%}" if updates.largest < 10 else f"{figure(updates.largest)} times"
-    return f"{words}. Before that, one step changed the weight matrices by {size} of their size; about 0.1 % is usual."
+    return f"{words}. One step changed the weight matrices by up to {size} of their size; about 0.1 % is usual."
 
 
 def _evidence(course: Course, curve: Curve, updates: Updates | None, words: str) -> Iterator[Evidence]:
-    drawn = np.log10(np.maximum(curve.values, 1e-12)) if curve.values.min() > 0 else curve.values
-    yield Evidence(words, LOSS_TRAIN.name, course.peak, GREW * course.start, curves.spark(drawn))
+    yield Evidence(words[0].lower() + words[1:], LOSS_TRAIN.name, course.peak, None, curves.spark(curve.values))
     if curve.broke_at is not None:
         yield Evidence(f"first non-finite loss at step {curve.broke_at}", LOSS_TRAIN.name)
     if updates is not None:

@@ -145,7 +145,7 @@ def _finding(run: Run, curve: Curve, ratio: float, left: float) -> Finding:
         ),
         fix=Fix(
             f"Raise the learning rate by {factor:g} times, to about {figure(rate * factor)}.",
-            f"for group in optimizer.param_groups: group['lr'] = {rate * factor:.1g}",
+            movement.written(optimizer, rate * factor),
         ),
         evidence=[
             Evidence(
