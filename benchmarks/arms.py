@@ -1,0 +1,143 @@
+"""The ways of looking at a training that are compared: each sets itself up once and stays attached.
+
+Peers are used as their manuals say, offline, with nothing but what the comparison needs. Each arm yields what is
+called between backward and the update, and what is called after the update.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from workloads import Between, Training
+
+
+class Watching(NamedTuple):
+    between: Between
+    after: Between
+
+
+@dataclass(frozen=True)
+class Arm:
+    name: str
+    about: str
+    attach: Callable[[Training, Path], AbstractContextManager[Watching]]
+    needs: str | None = None
+    """the package without which it cannot run"""
+
+    def missing(self) -> bool:
+        return self.needs is not None and importlib.util.find_spec(self.needs) is None
+
+
+def _nothing(number: int) -> None:
+    return None
+
+
+@contextmanager
+def bare(training: Training, folder: Path) -> Iterator[Watching]:
+    yield Watching(_nothing, _nothing)
+
+
+@contextmanager
+def torchdoctor(training: Training, folder: Path) -> Iterator[Watching]:
+    import torchdoctor
+
+    with torchdoctor.watch(training.model, training.optimizer, out=str(folder)):
+        yield Watching(_nothing, _nothing)
+
+
+@contextmanager
+def item_norms(training: Training, folder: Path) -> Iterator[Watching]:
+    parameters = list(training.model.parameters())
+    norms: list[float] = []
+
+    def between(number: int) -> None:
+        norms[:] = [p.grad.norm().item() for p in parameters if p.grad is not None]
+
+    yield Watching(between, _nothing)
+
+
+def wandb_watch(frequency: int) -> Callable[[Training, Path], AbstractContextManager[Watching]]:
+    @contextmanager
+    def attach(training: Training, folder: Path) -> Iterator[Watching]:
+        os.environ.update(WANDB_MODE="offline", WANDB_SILENT="true", WANDB_CONSOLE="off")
+        import wandb
+
+        settings = wandb.Settings(x_disable_stats=True, x_disable_meta=True)
+        run = wandb.init(mode="offline", dir=str(folder), project="overhead", settings=settings)
+        run.watch(training.model, log="gradients", log_freq=frequency)
+        yield Watching(_nothing, lambda number: run.log({"step": number}))
+        run.finish()
+
+    return attach
+
+
+WANDB_BINS = 64
+
+
+def _histogram(gradient: Tensor) -> list[float]:
+    """A histogram as wandb.watch takes it: finiteness, bounds and 64 counts, each brought to the host."""
+    flat = gradient.detach().clone().reshape(-1).float()
+    if (~torch.isfinite(flat)).all().item():
+        return []
+    if not torch.isfinite(flat).all():
+        flat = flat[torch.isfinite(flat)]
+    low, high = flat.min().item(), flat.max().item()
+    return [float(flat.numel())] if low == high else flat.histc(WANDB_BINS, low, high).cpu().tolist()
+
+
+@contextmanager
+def wandb_way(training: Training, folder: Path) -> Iterator[Watching]:
+    kept: dict[nn.Parameter, list[float]] = {}
+
+    def look(parameter: nn.Parameter) -> Callable[[Tensor], None]:
+        return lambda gradient: kept.__setitem__(parameter, _histogram(gradient))
+
+    handles = [p.register_hook(look(p)) for p in training.model.parameters()]
+    yield Watching(_nothing, _nothing)
+    for handle in handles:
+        handle.remove()
+
+
+def tensorboard(frequency: int) -> Callable[[Training, Path], AbstractContextManager[Watching]]:
+    @contextmanager
+    def attach(training: Training, folder: Path) -> Iterator[Watching]:
+        from torch.utils.tensorboard import SummaryWriter
+
+        writer = SummaryWriter(str(folder))
+        named = list(training.model.named_parameters())
+
+        def between(number: int) -> None:
+            if number % frequency == 0:
+                for name, parameter in named:
+                    if parameter.grad is not None:
+                        writer.add_histogram(name, parameter.grad, number)
+
+        yield Watching(between, _nothing)
+        writer.close()
+
+    return attach
+
+
+ARMS = {
+    a.name: a
+    for a in (
+        Arm("bare", "nothing", bare),
+        Arm("torchdoctor", "`torchdoctor.watch`, all default signals", torchdoctor, "torchdoctor"),
+        Arm("norms", "`p.grad.norm().item()` for each parameter, every step", item_norms),
+        Arm("wandb", "`wandb.watch(log='gradients', log_freq=1)`, offline", wandb_watch(1), "wandb"),
+        Arm("wandb-1000", "`wandb.watch(log='gradients')`, every 1000 steps, offline", wandb_watch(1000), "wandb"),
+        Arm("wandb-way", "wandb.watch's way of computing, every step, written nowhere (package not used)", wandb_way),
+        Arm("tensorboard", "`add_histogram` of each gradient, every step", tensorboard(1), "tensorboard"),
+        Arm("tensorboard-100", "`add_histogram` of each gradient, every 100 steps", tensorboard(100), "tensorboard"),
+    )
+}
+DEFAULT_ARMS = ("bare", "torchdoctor", "norms", "wandb", "tensorboard")

@@ -1,0 +1,293 @@
+"""What watching a training costs: the same training bare, under torchdoctor and under its peers, side by side.
+
+    python benchmarks/overhead.py [--device cpu|cuda] [--workloads mlp,cnn] [--arms bare,torchdoctor,...]
+                                  [--rounds 21] [--steps N] [--threads 1] [--clock wall|cpu] [--quick] [--write]
+
+Every arm trains in a process of its own that stays attached and warm. They take turns, in random order, a block of
+steps each, while all the others are stopped (with the processes they started), so that one thing runs at a time and a
+drift of the machine meets all alike. A round gives one ratio to the bare arm for every other; the table has the median
+of these ratios and its 95 % bootstrap interval. A block's time is the whole of it, so rare dear steps count in full.
+With --write the table goes into benchmarks/RESULTS.md, between marks of its own for each kind of device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from arms import ARMS, DEFAULT_ARMS, Watching
+from workloads import WORKLOADS, Training, Workload
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+ROUNDS, QUICK_ROUNDS = 21, 5
+RESAMPLES = 4_000
+SEED = 0
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
+"""The second for a machine that others use, too: seconds of its own processor, all threads of the process together."""
+WARM = {"cpu": 3, "cuda": 6}
+"""Untimed steps at the start of a block: the caches were another process's; on a GPU its memory was given back, too."""
+
+
+def work(arm: str, workload: str, device_name: str, threads: int, clock: str) -> None:
+    """Train as told over stdin, {"steps": n, "warm": n} a line; answer with the seconds of the timed steps."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    if threads:
+        torch.set_num_threads(threads)
+    torch.manual_seed(SEED)
+    device = torch.device(device_name)
+    training = WORKLOADS[workload].build(device)
+    number = 0
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=f"overhead-{arm}-"))
+        watching = stack.enter_context(ARMS[arm].attach(training, Path(folder)))
+        answers.write(json.dumps({"ready": True}) + "\n")
+        for line in sys.stdin:
+            order = json.loads(line)
+            number = _train(training, watching, number, order["warm"])
+            _settle(device)
+            start = CLOCKS[clock]()
+            number = _train(training, watching, number, order["steps"])
+            _settle(device)
+            answers.write(json.dumps({"seconds": CLOCKS[clock]() - start}) + "\n")
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+
+
+def _train(training: Training, watching: Watching, number: int, steps: int) -> int:
+    """The number of the step after the last."""
+    step, between, after = training.step, watching.between, watching.after
+    for current in range(number, number + steps):
+        step(current, between)
+        after(current)
+    return number + steps
+
+
+def _settle(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+class Worker:
+    """A process that trains under one arm, stopped whenever it is not its turn."""
+
+    def __init__(self, arm: str, workload: str, options: argparse.Namespace) -> None:
+        self.arm = arm
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the worker
+        threads = str(options.threads)
+        environment = dict(os.environ)
+        if options.threads:
+            environment.update(OMP_NUM_THREADS=threads, MKL_NUM_THREADS=threads)
+        command = [sys.executable, __file__, "--worker", arm, workload, options.device, threads, options.clock]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        self._answer()
+        self._signal(signal.SIGSTOP)
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._signal(signal.SIGCONT)
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()  # type: ignore[union-attr]
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self.process.wait()
+        self.errors.close()
+
+    def run(self, steps: int, warm: int) -> float:
+        """Seconds a step."""
+        self._signal(signal.SIGCONT)
+        self.process.stdin.write(json.dumps({"steps": steps, "warm": warm}) + "\n")  # type: ignore[union-attr]
+        self.process.stdin.flush()  # type: ignore[union-attr]
+        seconds = self._answer()["seconds"]
+        self._signal(signal.SIGSTOP)
+        return seconds / max(steps, 1)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def _answer(self) -> dict[str, Any]:
+        line = self.process.stdout.readline()  # type: ignore[union-attr]
+        if not line:
+            self.process.wait()
+            self.errors.seek(0)
+            raise SystemExit(f"the arm {self.arm} ended with {self.process.returncode}:\n{self.errors.read()[-3000:]}")
+        return json.loads(line)
+
+
+def measure(workload: Workload, arms: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds a step for every arm, a number a round."""
+    steps = options.steps or (max(workload.steps // 4, 5) if options.quick else workload.steps)
+    settle = max(workload.settle // 4, 10) if options.quick else workload.settle
+    times: dict[str, list[float]] = {arm: [] for arm in arms}
+    order = random.Random(SEED)
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(a, workload.name, options)) for a in arms]
+        for worker in workers:
+            worker.run(0, settle)
+        for turn in range(options.rounds):
+            order.shuffle(workers)
+            for worker in workers:
+                times[worker.arm].append(worker.run(steps, WARM[options.device]))
+            if sys.stderr.isatty():
+                print(f"\r{workload.name}: round {turn + 1} of {options.rounds} ", end="", file=sys.stderr, flush=True)
+    return times
+
+
+def interval(ratios: list[float]) -> tuple[float, float]:
+    """95 % bootstrap interval of the median."""
+    rng = random.Random(SEED)
+    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1]
+
+
+def rows_of(workload: Workload, times: dict[str, list[float]]) -> list[list[str]]:
+    bare = times["bare"]
+    rows = []
+    for arm, own in times.items():
+        ratios = [a / b for a, b in zip(own, bare, strict=True)]
+        low, high = interval(ratios)
+        added = statistics.median(a - b for a, b in zip(own, bare, strict=True))
+        rows.append(
+            [
+                workload.name,
+                arm,
+                ARMS[arm].about,
+                f"{statistics.median(own) * 1e3:.3f}",
+                "" if arm == "bare" else f"{added * 1e6:+.0f}",
+                "" if arm == "bare" else f"{100 * (statistics.median(ratios) - 1):+.1f} %",
+                "" if arm == "bare" else f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}",
+            ]
+        )
+    return rows
+
+
+HEAD = ["workload", "arm", "what it does", "ms a step", "us added", "overhead", "95 % interval"]
+
+
+def table(rows: list[list[str]]) -> str:
+    lines = [HEAD, ["---"] * len(HEAD), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def machine(options: argparse.Namespace) -> str:
+    host = (
+        f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, torch {torch.__version__}"
+    )
+    if options.device == "cuda":
+        return f"{torch.cuda.get_device_name()}; {host}"
+    return f"{_processor()}; {host}; {options.threads or 'default number of'} threads"
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def section(text: str, options: argparse.Namespace, missing: list[str]) -> str:
+    begin, end = marks(options.device)
+    lines = [begin, f"## Overhead ({options.device})", ""]
+    lines += [f"`{' '.join(['python', 'benchmarks/overhead.py', *sys.argv[1:]])}` on {machine(options)}.", ""]
+    clock = "wall clock" if options.clock == "wall" else "seconds of the training process's own processor"
+    lines += [f"Medians of {options.rounds} rounds, {clock}; each arm in its own process, one running at a time.", ""]
+    lines += [f"Not installed here, so left out: {', '.join(missing)}.", ""] if missing else []
+    workloads = (f"- **{name}**: {WORKLOADS[name].about}" for name in options.workloads)
+    return "\n".join([*lines, *workloads, "", text, end])
+
+
+def marks(device: str) -> tuple[str, str]:
+    name = "overhead" if device == "cpu" else f"overhead {device}"
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
+
+
+def write(text: str, device: str) -> None:
+    """Put the section between its marks, or at the end where there are none."""
+    begin, end = marks(device)
+    old = RESULTS.read_text() if RESULTS.exists() else "# Measured\n"
+    before, found, rest = old.partition(begin)
+    after = rest.partition(end)[2].strip() if found else ""
+    RESULTS.write_text(f"{before.rstrip()}\n\n{text}\n" + (f"\n{after}\n" if after else ""))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--workloads", type=lambda s: s.split(","), help="default: mlp,cnn,transformer; cuda: gpt2")
+    parser.add_argument("--arms", type=lambda s: s.split(","), default=list(DEFAULT_ARMS), help=", ".join(ARMS))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--steps", type=int, help="timed steps in a block; default: the workload's own")
+    parser.add_argument("--threads", type=int, default=1, help="torch's threads on a CPU; 0 leaves them alone")
+    parser.add_argument("--clock", default="wall", choices=tuple(CLOCKS), help="cpu: on a machine that is busy")
+    parser.add_argument("--quick", action="store_true", help="few and short rounds: a look, not a result")
+    parser.add_argument("--write", action="store_true", help="update benchmarks/RESULTS.md")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    options.threads = 0 if options.device == "cuda" else options.threads
+    options.workloads = options.workloads or (["gpt2"] if options.device == "cuda" else ["mlp", "cnn", "transformer"])
+    for name, known in [(w, WORKLOADS) for w in options.workloads] + [(a, ARMS) for a in options.arms]:
+        if name not in known:
+            parser.error(f"there is no {name}; choose from {', '.join(known)}")
+    if unfit := [w for w in options.workloads if options.device not in WORKLOADS[w].devices]:
+        parser.error(f"{', '.join(unfit)} cannot run on {options.device}")
+    return options
+
+
+def choose_arms(wanted: list[str]) -> tuple[list[str], list[str]]:
+    """Those that can run, the bare one first, and those whose package is missing."""
+    missing = [name for name in wanted if ARMS[name].missing()]
+    chosen = [name for name in wanted if name not in missing]
+    if "wandb" in missing:
+        chosen.append("wandb-way")
+    return list(dict.fromkeys(["bare", *chosen])), missing
+
+
+def main() -> None:
+    options = parse()
+    arms, missing = choose_arms(options.arms)
+    rows: list[list[str]] = []
+    for name in options.workloads:
+        found = rows_of(WORKLOADS[name], measure(WORKLOADS[name], arms, options))
+        print("\n".join(["", *("  ".join((r[0], r[1], r[3] + " ms", *r[4:])) for r in found)]), flush=True)
+        rows += found
+    text = section(table(rows), options, missing)
+    if options.write:
+        write(text, options.device)
+    print(text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] == "--worker":
+        work(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6])
+    else:
+        main()
