@@ -38,6 +38,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with recording(folder) as recorder:
         for part in range(4):
             play(recorder, 5, first=5 * part)
+            recorder.histogram(part, GRADIENT, COLUMNS[:2], np.ones((2, signals.HISTOGRAM_BINS), np.float32))
             recorder.run()
     return folder
 
@@ -100,19 +101,23 @@ def test_a_thinned_run_reads_wherever_it_is_cut_off(thinned: Path, tmp_path: Pat
 
 
 FLIPS = """
-import random, sys
+import random, struct, sys
 from pathlib import Path
 from torchdoctor.store.reader import open_run, read_histograms
+
 folder, moments = Path(sys.argv[1]), random.Random(int(sys.argv[2]))
 files = sorted(folder.glob("*.arrow"))
+NUMBERS = {"<B": (0, 1, 127, 128, 255), "<H": (0, 4, 8, 65535), "<I": (0, 1, 2**31 - 1, 2**31, 2**32 - 1),
+           "<Q": (0, 1, 2**33, 2**62, 2**63 - 1, 2**63, 2**64 - 1)}
 for _ in range(int(sys.argv[3])):
     file = moments.choice(files)
-    data = bytearray(file.read_bytes())
-    good = bytes(data)
-    for _ in range(moments.choice((1, 2, 20))):
-        # headers are where harm is done, so half of the flips go to the first kilobytes
-        at = moments.randrange(min(len(data), moments.choice((3000, len(data)))))
-        data[at] = moments.choice((0, 1, 127, 128, 255, moments.randrange(256)))
+    good = file.read_bytes()
+    data = bytearray(good)
+    for _ in range(moments.choice((1, 1, 2, 3, 20))):
+        # headers are where harm is done, so most changes go to the first kilobytes
+        at = moments.randrange(min(len(data), moments.choice((1200, 3000, len(data)))) - 8)
+        size, values = moments.choice(list(NUMBERS.items()))
+        struct.pack_into(size, data, at // 4 * 4 if size != "<B" else at, moments.choice(values))
     file.write_bytes(data)
     run = open_run(folder)
     for name in run.available:

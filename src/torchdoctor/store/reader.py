@@ -95,7 +95,7 @@ def read_histograms(path: str | os.PathLike[str], signal: str, rank: int = 0, mo
             group = groups.setdefault((tuple(file.meta["columns"]), file.meta["bins"]), [])
             group += [(numbers(b.column(0)), vectors(b.column(1))) for b in file.batches((1, 2))]
     found = []
-    for (columns, bins), parts in groups.items():
+    for (columns, bins), parts in ((group, parts) for group, parts in groups.items() if parts):
         steps = np.concatenate([s for s, _ in parts])
         keep = np.unique(np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(int))
         rows = [row for _, values in parts for row in values]

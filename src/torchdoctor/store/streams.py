@@ -19,13 +19,23 @@ import pyarrow as pa
 
 from torchdoctor.store.blocks import Floats
 from torchdoctor.store.files import open_plain
+from torchdoctor.store.format import END_OF_STREAM
 
-DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, struct.error, OverflowError, NotImplementedError)
+DAMAGE = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    NotImplementedError,
+    MemoryError,
+    struct.error,
+)
 """What pyarrow raises on bytes that are not a stream of ours."""
 
 _PLAIN = (pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.utf8())
-_BATCH = 3
-"""Message header type of a record batch (Arrow's Message.fbs)."""
+_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 @dataclass(frozen=True)
@@ -59,39 +69,60 @@ def map_file(path: Path) -> pa.Buffer | None:
 
 
 def scan(data: pa.Buffer, start: int = 0) -> Stream | None:
-    """Look over the stream that begins at `start` without reading its values; None if not even a schema is there."""
-    source = pa.BufferReader(data)
-    source.seek(start)
+    """Look over the stream that begins at `start` without reading its values; None if not even a schema is there.
+
+    Messages are hopped over first and decoded afterwards by the stream reader: it checks what the functions for single
+    messages take for granted.
+    """
+    ends, closed = _hop(data, start)
+    if not ends:
+        return None
     try:
-        messages = pa.ipc.MessageReader.open_stream(source)
-        schema = pa.ipc.read_schema(messages.read_next_message())
-    except (*DAMAGE, StopIteration):
+        reader = pa.ipc.open_stream(data.slice(start, ends[-1] - start), options=_OPTIONS)
+        schema = reader.schema
+    except DAMAGE:
         return None
     if not all(_is_allowed(field.type) for field in schema):
         return None
-    rows = batches = 0
-    end, closed = source.tell(), False
-    while True:
-        try:
+    rows, whole = 0, 0
+    try:
+        for _ in ends[1:]:
+            batch = reader.read_next_batch()
+            if not _is_sound(batch):
+                break
+            rows, whole = rows + batch.num_rows, whole + 1
+    except (*DAMAGE, StopIteration):
+        pass
+    closed = closed and whole == len(ends) - 1
+    return Stream(schema, rows, whole, ends[whole] + (len(END_OF_STREAM) if closed else 0), closed)
+
+
+def _hop(data: pa.Buffer, start: int) -> tuple[list[int], bool]:
+    """Offsets behind the schema and each plain record batch, and whether the stream was ended on purpose."""
+    source = pa.BufferReader(data)
+    source.seek(start)
+    ends: list[int] = []
+    try:
+        messages = pa.ipc.MessageReader.open_stream(source)
+        if messages.read_next_message().type != "schema":
+            return ends, False
+        ends.append(source.tell())
+        while True:
             message = messages.read_next_message()
-            length = _batch_length(message)
-        except StopIteration:
-            closed = source.tell() == end + 8
-            end = source.tell() if closed else end
-            break
-        except DAMAGE:
-            break
-        if length is None or not _is_whole(message, schema):
-            break
-        rows, batches, end = rows + length, batches + 1, source.tell()
-    return Stream(schema, rows, batches, end, closed)
+            if message.type != "record batch" or _is_compressed(message):
+                return ends, False
+            ends.append(source.tell())
+    except StopIteration:
+        return ends, bool(ends) and source.tell() == ends[-1] + len(END_OF_STREAM)
+    except DAMAGE:
+        return ends, False
 
 
 def read_batches(
     data: pa.Buffer, stream: Stream, fields: Sequence[int] | None = None, start: int = 0
 ) -> Iterator[pa.RecordBatch]:
     """The whole batches of a scanned stream, only the named fields (ascending positions), without copying."""
-    options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=None if fields is None else list(fields))
+    options = _OPTIONS if fields is None else pa.ipc.IpcReadOptions(use_threads=False, included_fields=list(fields))
     try:
         reader = pa.ipc.open_stream(data.slice(start, stream.end - start), options=options)
         for _ in range(stream.batches):
@@ -120,25 +151,21 @@ def _is_allowed(kind: pa.DataType) -> bool:
     return kind in _PLAIN
 
 
-def _is_whole(message: pa.Message, schema: pa.Schema) -> bool:
-    try:
-        batch = pa.ipc.read_record_batch(message, schema)
-        text = any(field.type == pa.utf8() for field in schema)
-        batch.validate(full=text)
-        return not any(column.null_count or _has_null_inside(column) for column in batch.columns)
-    except DAMAGE:
-        return False
+def _is_sound(batch: pa.RecordBatch) -> bool:
+    """Whether all its values are there; text is looked at in full."""
+    batch.validate(full=any(field.type == pa.utf8() for field in batch.schema))
+    return not any(column.null_count or _has_null_inside(column) for column in batch.columns)
 
 
 def _has_null_inside(column: pa.Array) -> bool:
     return isinstance(column, pa.FixedSizeListArray) and column.values.null_count > 0
 
 
-def _batch_length(message: pa.Message) -> int | None:
-    """Rows of a record batch, from its header; None if it is another kind of message, or compressed.
+def _is_compressed(message: pa.Message) -> bool:
+    """Whether a record batch's header names a compression.
 
-    A flatbuffer's table starts with the distance back to its list of field offsets (Arrow's Message.fbs: field 1 is the
-    header's type, 2 the header; in a RecordBatch 0 is the length, 3 the compression).
+    A flatbuffer's table starts with the distance back to its list of field offsets. In Arrow's Message.fbs field 2 of a
+    message is its header, and field 3 of a record batch its compression.
     """
     bytes_ = message.metadata.to_pybytes()
 
@@ -150,12 +177,6 @@ def _batch_length(message: pa.Message) -> int | None:
         return table + distance if distance else 0
 
     root = struct.unpack_from("<I", bytes_, 0)[0]
-    kind = field(root, 1)
-    if not kind or bytes_[kind] != _BATCH:
-        return None
     at = field(root, 2)
     header = at + struct.unpack_from("<I", bytes_, at)[0]
-    if field(header, 3):
-        return None
-    length = field(header, 0)
-    return struct.unpack_from("<q", bytes_, length)[0] if length else 0
+    return field(header, 3) != 0
