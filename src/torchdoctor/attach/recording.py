@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from torchdoctor.attach.options import Options
+from torchdoctor.attach.ranks import take_place
 from torchdoctor.facts import Fact
 from torchdoctor.run import Run
 
@@ -58,12 +59,15 @@ class LateRecorder:
 
         if self._options.name is None:
             self.name = free_name(Path(self._options.out), self.name)
+        else:
+            self.name, self._rank = take_place(self._options)
+            session.rank = self._rank
         info = describe(sys.argv)
         info["name"] = self.name
         info["seeds"] = {"torch": torch.initial_seed(), "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED")}
         info["torch_threads"] = torch.get_num_threads()
         info["overhead_budget"] = session.governor.budget
-        recorder = Recorder.create(self.directory, info, cap_bytes=self._options.cap_bytes)
+        recorder = Recorder.create(self.directory, info, cap_bytes=self._options.cap_bytes, rank=self._rank)
         self._recorder = recorder
         for name, arguments in self._waiting:
             getattr(recorder, name)(*arguments)

@@ -45,11 +45,11 @@ class Registry:
     # -- optimizers and loaders -------------------------------------------------
 
     def optimizer_key(self, optimizer: Optimizer) -> str:
-        inner = getattr(optimizer, "optimizer", None)
-        if isinstance(inner, Optimizer):  # accelerate's wrapper around the user's
-            return self.optimizer_key(inner)
         key = self._optimizer_keys.get(id(optimizer))
         if key is None or self.optimizers[key]() is not optimizer:
+            inner = getattr(optimizer, "optimizer", None)
+            if isinstance(inner, Optimizer):  # accelerate's wrapper around the user's
+                return self.optimizer_key(inner)
             key = self._optimizer_keys[id(optimizer)] = str(len(self.optimizers))
             self.optimizers[key] = weakref.ref(optimizer)
         return key

@@ -27,6 +27,7 @@ from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop, Pass
 from torchdoctor.attach.options import OVERHEAD_CPU, OVERHEAD_GPU, Options
 from torchdoctor.attach.places import Place
+from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, HealthFact, LoaderFact, LossCallFact, ModelFact
@@ -80,7 +81,7 @@ class Session:
         guard.reset()
         self.options = options
         self.examine = examine
-        self.rank = int(os.environ.get("RANK", "0"))
+        self.rank = find_rank() or 0
         self.record = LateRecorder(options, self.rank)
         self.registry = Registry(options.modules)
         self.deferred = Deferred()
@@ -313,7 +314,7 @@ class Session:
         self.on_finish()
         guard.STATE.inside = True
         try:
-            self._close_loop()
+            self._close_loop(crashed=exception is not None)
         finally:
             guard.STATE.inside = False
         if not self.record.started:
@@ -325,7 +326,7 @@ class Session:
             return None
         return self.examine(self.record.stored_run())
 
-    def _close_loop(self) -> None:
+    def _close_loop(self, crashed: bool = False) -> None:
         if self.live:
             self.live.stop()
         self.lines.stop()
@@ -333,7 +334,7 @@ class Session:
         self.training_loss.flush(self.deferred.after)
         if torch.cuda.is_initialized():
             self.deferred.drain()
-        if self._meant_to_train():
+        if self._meant_to_train() or (crashed and self.registry.optimizers):
             self.begin_record()
         if not self.record.started:
             return

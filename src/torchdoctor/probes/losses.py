@@ -34,7 +34,10 @@ class TrainingLoss:
             if not math.isfinite(number):
                 self._on_nonfinite(step, number)
 
-        self._context.read(loss, arrived)
+        if loss.is_cpu:
+            arrived(loss.item())
+        else:
+            self._context.read(loss, arrived)
 
     @contained("losses: stepped")
     def stepped(self, key: str, later: Callable[[Callable[[], None]], None], first_only: bool = False) -> None:
