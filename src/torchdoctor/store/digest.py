@@ -135,11 +135,13 @@ class Digest:
         return None
 
     def state(self, name: Name) -> State | None:
-        """The signal's history; None if it is not here or makes no sense."""
+        """The signal's history; None if it is not here or makes no sense. FileNotFoundError if the digest is gone."""
         streams = self.parts.get(name)
-        data = map_file(self.path)
-        if not streams or data is None:
+        if not streams:
             return None
+        data = map_file(self.path)
+        if data is None:
+            raise FileNotFoundError(self.path)
         meta = streams[0][2]
         columns = None if meta.get("columns") is None else names_in(meta["columns"])
         if columns is None and meta.get("columns") is not None:

@@ -125,7 +125,10 @@ class Session:
 
     def feed(self, history: History | None, name: Name, offset: int) -> History | None:
         """Add this session's looks of a signal to the history, their steps moved by `offset`; begin one if need be."""
-        state = self.digest.state(name) if self.digest else None
+        try:
+            state = self.digest.state(name) if self.digest else None
+        except FileNotFoundError as error:
+            raise MovedError(str(error)) from None
         if state is not None:
             state = _shift(state, offset) if offset else state
             if history is None:
