@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -63,6 +64,7 @@ _SINGLE = frozenset(
 )
 """What float32 holds exactly; the rest is widened to float64."""
 
+_DTYPE = attrgetter("dtype")
 _join = torch._C._nn.flatten_dense_tensors  # of a single contiguous tensor this is a view: never write into it
 
 
@@ -102,9 +104,9 @@ def _group(members: list[int], sizes: tuple[int, ...]) -> _Group:
 
 def summarize(tensors: Sequence[Tensor]) -> Tensor:
     """(T, 8) float32, as reference.summarize defines it."""
-    dtypes = [t.dtype for t in tensors]
-    doubles = tuple([d is torch.float64 for d in dtypes]) if torch.float64 in dtypes else None
-    plan = _plan(tuple([t.numel() for t in tensors]), doubles)
+    dtypes = list(map(_DTYPE, tensors))
+    doubles = tuple(d is torch.float64 for d in dtypes) if torch.float64 in dtypes else None
+    plan = _plan(tuple(map(Tensor.numel, tensors)), doubles)
     rows: list[Row] = [NOTHING] * len(tensors)
     with np.errstate(all="ignore"):
         for group in plan.groups:
@@ -244,15 +246,16 @@ def _finite_pieces(flat: Tensor) -> Iterator[NDArray[np.float64]]:
         yield values[np.isfinite(values)]
 
 
-def norms(tensors: Sequence[Tensor]) -> Tensor:
-    """(T,) float32; NaN or Inf where an element is."""
-    fit = [t.dtype is torch.float32 and t.numel() < FOREACH_LIMIT for t in tensors]
-    if all(fit):
+def norms(tensors: Sequence[Tensor], single: bool = False) -> Tensor:
+    """(T,) float32; NaN or Inf where an element is. `single` says that all are known to be float32."""
+    single = single or set(map(_DTYPE, tensors)) == {torch.float32}
+    if single and max(map(Tensor.numel, tensors)) < FOREACH_LIMIT:
         results = torch.stack(torch._foreach_norm(tensors))
     else:
         results = torch.tensor([_norm(_pieces(_flat(t))) for t in tensors], dtype=torch.float32, device="cpu")
+    low, high = ORDINARY
     for i, value in enumerate(results.tolist()):
-        if not ORDINARY[0] < value < ORDINARY[1]:
+        if not low < value < high:
             results[i] = _norm_carefully(_pieces(_flat(tensors[i])))
     return results
 

@@ -16,18 +16,20 @@ from torch import Tensor
 from torchdoctor.signals import STATISTICS
 from torchdoctor.stats import cpu, foreach, triton
 from torchdoctor.stats.rows import by_device, nothing
-from torchdoctor.stats.support import FLOATS, PLAIN_TYPES, Elements, Quiet, blocked, unsupported
+from torchdoctor.stats.support import FLOATS, PLAIN_TYPES, Elements, Quiet, blocked, capturing, unsupported
 
 WIDTH = len(STATISTICS)
-_IS_CPU, _DEVICE, _DTYPE = attrgetter("is_cpu"), attrgetter("device"), attrgetter("dtype")
+_KIND, _DEVICE, _DTYPE = attrgetter("__class__", "dtype", "is_cpu"), attrgetter("device"), attrgetter("dtype")
+_SINGLE_ON_CPU = frozenset((kind, torch.float32, True) for kind in PLAIN_TYPES)
+_ON_CPU = frozenset((kind, dtype, True) for kind in PLAIN_TYPES for dtype in FLOATS)
 
 
 def summarize(tensors: Sequence[Tensor]) -> Tensor:
     """(T, 8) float32 in the order of signals.STATISTICS, as reference.summarize defines them.
 
     The result lies on the tensors' device; with several, on the first that is not a CPU. Inside a graph that
-    torch.compile traces this is one operator, torchdoctor::summarize. While a CUDA graph is captured, and inside
-    torch.func transforms, all is NaN, on the CPU.
+    torch.compile traces this is one operator, torchdoctor::summarize. Inside torch.func transforms and, for CUDA
+    tensors, while a CUDA graph is captured, all is NaN, on the CPU.
     """
     if torch.compiler.is_compiling():
         return torch.ops.torchdoctor.summarize([t.detach() for t in tensors])
@@ -46,6 +48,8 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
         return nothing((len(tensors),))
     with Quiet():
         try:
+            if _SINGLE_ON_CPU.issuperset(map(_KIND, tensors)):
+                return cpu.norms(tensors, single=True)
             if _alike(tensors):
                 return (cpu if tensors[0].is_cpu else foreach).norms(tensors)
         except Exception:
@@ -75,12 +79,17 @@ def _fit(before: Sequence[Tensor], after: Sequence[Tensor]) -> bool:
 
 def _alike(tensors: Sequence[Tensor]) -> bool:
     """Whether they are plain floating-point tensors of one device, at the least cost of finding out."""
-    if not PLAIN_TYPES.issuperset(map(type, tensors)) or not FLOATS.issuperset(map(_DTYPE, tensors)):
+    try:
+        if _ON_CPU.issuperset(map(_KIND, tensors)):
+            return True
+        if tensors[0].is_cpu or not PLAIN_TYPES.issuperset(map(type, tensors)):
+            return False
+        devices = set(map(_DEVICE, tensors))
+        if len(devices) != 1 or devices.pop().type == "meta" or capturing():
+            return False
+        return FLOATS.issuperset(map(_DTYPE, tensors))
+    except Exception:
         return False
-    if tensors[0].is_cpu:
-        return all(map(_IS_CPU, tensors))
-    devices = set(map(_DEVICE, tensors))
-    return len(devices) == 1 and devices.pop().type != "meta"
 
 
 def _summarize_alike(tensors: Sequence[Tensor]) -> Tensor:

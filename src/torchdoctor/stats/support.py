@@ -33,6 +33,10 @@ INTEGERS = frozenset(
 _COMPLEX = frozenset({torch.complex32, torch.complex64, torch.complex128})
 
 
+_transform_level, _tracing_state = torch._C._functorch.maybe_current_level, torch._C._get_tracing_state
+_function_modes, _dispatch_modes = torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
+_grad_enabled, _set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
+
 WHOLE = 1 << 15
 """Integers of a CPU tensor above this many are left as they are, to be widened piece by piece."""
 
@@ -46,40 +50,39 @@ class Elements(NamedTuple):
 
 
 class Quiet:
-    """Lets our own operations leave no trace: no graph, no autocast, unseen by the user's torch modes."""
+    """Lets our own operations leave no trace: no graph, and unseen by the user's torch modes."""
 
     __slots__ = ("_grad", "_stack")
 
     def __enter__(self) -> None:
         self._stack: ExitStack | None = None
-        if _modes_active():
+        if _function_modes() or _dispatch_modes():
             self._stack = ExitStack()
             self._stack.enter_context(torch._C.DisableTorchFunction())
             self._stack.enter_context(torch._C._DisableTorchDispatch())
-        self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        self._grad = _grad_enabled()
+        _set_grad_enabled(False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        torch._C._set_grad_enabled(self._grad)
+        _set_grad_enabled(self._grad)
         if self._stack is not None:
             self._stack.close()
 
 
-def _modes_active() -> bool:
-    return torch._C._len_torch_function_stack() > 0 or torch._C._len_torch_dispatch_stack() > 0
-
-
 def blocked() -> str | None:
     """Why nothing can be measured here and now, whatever the tensors are; None if it can."""
-    if torch._C._functorch.maybe_current_level() is not None:
+    if _transform_level() is not None:
         return "inside a function transform (torch.func)"
-    if torch._C._get_tracing_state() is not None:
+    if _tracing_state() is not None:
         return "inside torch.jit.trace"
-    if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
-        return "while a CUDA graph is captured"
     return None
+
+
+def capturing() -> bool:
+    """Whether what is done on the GPU now goes into a CUDA graph of the user's instead of being run."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def unsupported(tensor: object) -> str | None:
@@ -108,6 +111,8 @@ def _odd_content(tensor: Tensor) -> str | None:
         return "a nested tensor"
     if tensor.is_meta:
         return "a meta tensor, which has no data"
+    if tensor.is_cuda and capturing():
+        return "a CUDA tensor while a CUDA graph is captured"
     if tensor.is_quantized:
         return "a quantized tensor"
     if tensor.layout == torch.sparse_coo:
