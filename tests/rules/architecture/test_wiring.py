@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import ModelFact, ModesFact, ModuleFact, WiringFact
+from torchdoctor.facts import ModelFact, ModesFact, ModuleFact, ParameterFact, WiringFact
 from torchdoctor.findings import Finding, Proof, RuledOut, Severity
 
 DISCONNECTED, NOT_OPTIMIZED = "disconnected-parameters", "parameters-not-optimized"
@@ -110,6 +110,19 @@ class TestNotOptimized:
     )
     def test_deliberate_ways(self, fields: dict[str, Any]) -> None:
         assert not found(wired(**fields), NOT_OPTIMIZED)
+
+    def test_models_trained_one_after_the_other_were_all_held(self) -> None:
+        shapes = {f"fold{i}.weight": (8, 8) for i in range(3)}
+        builder = wired(
+            shapes, unheld=["fold0.weight", "fold1.weight"], used=["fold0.weight", "fold1.weight"], loaded=[]
+        )
+        assert found(builder, NOT_OPTIMIZED)
+        assert not found(builder.optimizer("Adam", key="1").optimizer("Adam", key="2"), NOT_OPTIMIZED)
+
+    def test_an_image_optimized_through_a_fixed_net(self) -> None:
+        builder = wired(unheld=list(SHAPES), used=list(SHAPES), loaded=[])
+        builder.fact(ParameterFact("image", [1, 3, 8, 8], "float32", "cpu", "", "", 0))
+        assert not found(builder, NOT_OPTIMIZED)
 
     def test_everything_held_rules_it_out(self) -> None:
         assert [type(s) for s in wired().detect(NOT_OPTIMIZED)] == [RuledOut]

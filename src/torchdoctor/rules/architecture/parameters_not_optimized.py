@@ -70,14 +70,22 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     used = [n for n in wiring.used if n not in by_hand]
     unregistered = [n for n in wiring.unregistered if n not in by_hand]
     held = set(run.parameters) - {*wiring.frozen, *wiring.unheld}
+    of_modules = {n for n in held if run.parameters[n].module_type}
     if unregistered:
         yield _unregistered(run, unregistered)
     elif used and wiring.stale:
         yield _stale(run, used, wiring.stale)
-    elif used and held:
+    elif used and of_modules and not _were_held_before(run, wiring):
         yield _forgotten(run, wiring, used)
     elif not wiring.unheld:
         yield RuledOut(RULE.name, f"optimizers hold all {len(held)} trainable parameters")
+
+
+def _were_held_before(run: Run, wiring: WiringFact) -> bool:
+    """All optimizers of the run together held as many tensors as there are to train: of several models trained one
+    after the other (folds, stages, an ensemble) the earlier ones' optimizers are gone."""
+    to_train = wiring.total - len({*wiring.frozen, *(wiring.loaded or ())})
+    return len(run.optimizers) > 1 and sum(o.parameters for o in run.optimizers.values()) >= to_train
 
 
 def _unregistered(run: Run, names: list[str]) -> Finding:

@@ -91,19 +91,15 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     if phase.updates < MIN_UPDATES:
         return
-    held = _held(run, wiring)
-    unchanged = [n for n in wiring.unchanged if n in held] if wiring else []
-    still = bool(wiring and held) and wiring.updates >= MIN_UPDATES and len(unchanged) == len(held)
+    held = wiring.total - len({*wiring.frozen, *wiring.unheld}) if wiring else 0
+    unchanged = len(wiring.unchanged) if wiring else 0
+    still = wiring is not None and wiring.updates >= MIN_UPDATES and unchanged == held > 0
     rateless, gradientless = _rates_are_zero(run), _gradients_are_zero(run)
     cleared = any(_cleared_before_step(f) for f in run.facts(OrderFact))
     if still or rateless or (gradientless and (cleared or phase.backwards == 0)):
-        yield _finding(run, phase, len(held) if still else 0, _reason(run, phase, rateless, cleared, gradientless))
-    elif held and wiring and len(unchanged) == 0:
-        yield RuledOut(RULE.name, f"all {len(held)} parameters that an optimizer holds changed")
-
-
-def _held(run: Run, wiring: WiringFact | None) -> set[str]:
-    return set(run.parameters) - {*wiring.frozen, *wiring.unheld} if wiring else set()
+        yield _finding(run, phase, held if still else 0, _reason(run, phase, rateless, cleared, gradientless))
+    elif held and not unchanged:
+        yield RuledOut(RULE.name, f"all {held} parameters that an optimizer holds changed")
 
 
 def _rates_are_zero(run: Run) -> bool:
