@@ -126,8 +126,10 @@ def merge_pairs(block: Block, level: int, keeps_nan: bool) -> Block:
     """
     first, second = block.rows(slice(0, None, 2)), block.rows(slice(1, None, 2))
     with np.errstate(invalid="ignore", over="ignore"):
-        mean = first.mean * 0.5
-        mean += second.mean * 0.5
+        mean = first.mean + second.mean
+        mean *= 0.5
+        if not np.isfinite(mean).all():
+            mean = np.where(np.isinf(mean), first.mean * 0.5 + second.mean * 0.5, mean)
         if not keeps_nan and (block.counts is not None or np.isnan(mean).any()):
             return _join_measured(first, second, first.counts_at(level), second.counts_at(level), 2.0 ** (level + 1))
         low = np.minimum(first.least, second.least)

@@ -41,8 +41,9 @@ CHUNKS = 32
 """Portions that are joined into one when there are more."""
 PORTION_CELLS = 1 << 22
 """Rows times columns that are taken in at once, so that few rows of very many columns cost no more than many of few."""
-ALIGNED_ROWS = 1024
-"""Looks are merged in portions that end at multiples of this: they fit the cache, and leave nothing waiting."""
+ALIGNED_ROWS, ALIGNED_CELLS = 1024, 1 << 18
+"""Looks are merged in portions that end at multiples of so many, so that they leave little waiting; and of no more than
+fits the processor's cache."""
 
 Order = Callable[[str], float]
 
@@ -171,9 +172,10 @@ class History:
             values = values[:, None]
         places = None if columns is None or columns == self.columns else self._places_of(columns)
         most = max(1, PORTION_CELLS // max(1, self._width))
+        aligned = max(ALIGNED_ROWS, 1 << (ALIGNED_CELLS // max(1, self._width)).bit_length() >> 1)
         start = 0
         while start < len(steps):
-            end = start + min(most, ALIGNED_ROWS - self.looks % ALIGNED_ROWS)
+            end = start + min(most, aligned - self.looks % aligned)
             part = values[start:end] if places is None else self._placed(values[start:end], places)
             self._add(Block(steps[start:end], part))
             start = end

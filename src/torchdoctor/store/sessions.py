@@ -22,7 +22,7 @@ from torchdoctor.store.streams import Stream, map_file, numbers, read_batches, s
 
 MAX_FILES = 100_000
 MAX_SERIES = 100_000
-CHUNK_ROWS = 1024
+CHUNK_ROWS = 4096
 """Rows put together from small batches before they are merged: numpy's cost is by the call."""
 
 
