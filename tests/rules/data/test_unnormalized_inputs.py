@@ -85,12 +85,23 @@ def test_a_normalising_first_layer_makes_it_an_info() -> None:
 def test_scaling_inside_forward_shows_in_the_first_layer() -> None:
     run = (
         classify(images(0, 255, 33, 78))
-        .parameters({"conv1.weight": (8, 1, 3, 3)})
+        .parameters({"conv1.weight": (8, 1, 3, 3)}, module_type="Conv2d")
         .matrix(ACTIVATION["mean"], {"conv1": 0.05}, steps=[0])
         .matrix(ACTIVATION["std"], {"conv1": 0.2}, steps=[0])
         .build()
     )
     assert [f.severity for f in findings(run, NAME)] == [Severity.INFO]
+
+
+def test_a_recurrent_layer_squashes_its_inputs_but_does_not_scale_them() -> None:
+    run = (
+        classify(table([650.0] * 3, [350.0] * 3))
+        .parameters({"lstm.weight_ih_l0": (256, 3)}, module_type="LSTM")
+        .matrix(ACTIVATION["mean"], {"lstm": 0.05}, steps=[0])
+        .matrix(ACTIVATION["std"], {"lstm": 0.2}, steps=[0])
+        .build()
+    )
+    assert [f.severity for f in findings(run, NAME)] == [Severity.WARNING]
 
 
 def test_floats_that_are_looked_up_in_an_embedding_are_silent() -> None:

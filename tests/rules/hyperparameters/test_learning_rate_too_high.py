@@ -6,7 +6,7 @@ import pytest
 from building import RunBuilder, findings
 from torchdoctor.facts import LossCallFact, NonfiniteFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, TARGET_MEAN, TARGET_STD, UPDATE_RATIO
 
 NAME = "learning-rate-too-high"
 RANDOM = np.random.default_rng(0)
@@ -72,6 +72,23 @@ def test_stuck_from_the_first_update_on() -> None:
     (found,) = findings(trained(loss, [0.96, *DECAY[1:]]).build(), NAME)
     assert found.severity is Severity.WARNING
     assert findings(trained(loss, 0.01).build(), NAME) == [], "a stuck run with usual updates has another cause"
+
+
+def test_thrown_by_the_first_updates_and_slow_to_come_back() -> None:
+    loss = np.concatenate([[2.3, 16, 14, 12, 10, 8, 6, 4, 3], noisy(np.geomspace(2.2, 0.8, 240))])
+    (found,) = findings(trained(loss, [1.4, *DECAY[1:]]).build(), NAME)
+    assert found.severity is Severity.WARNING
+    assert findings(trained(loss, 0.1).build(), NAME) == []
+    recovered = np.concatenate([[2.3, 16, 14, 12, 10, 8, 6, 4, 3], noisy(np.geomspace(2.2, 0.05, 240))])
+    assert findings(trained(recovered, [1.4, *DECAY[1:]]).build(), NAME) == []
+
+
+def test_a_regression_that_ends_at_the_variance_of_its_targets() -> None:
+    call = LossCallFact("mse_loss", "train", [32, 1], "float32", [32, 1], "float32", reduction="mean")
+    loss = np.concatenate([[9.0, 400, 3000, 900, 100, 20, 5], noisy(np.full(200, 1.02), 0.1)])
+    run = trained(loss, DECAY, known=False).fact(call)
+    run = run.scalar(TARGET_MEAN, 2.8, "train").scalar(TARGET_STD, 1.0, "train").build()
+    assert findings(run, NAME)[0].severity is Severity.ERROR
 
 
 def test_nan_within_a_few_steps_of_huge_updates() -> None:

@@ -95,6 +95,8 @@ USUAL_GAIN = 3.0
 """More than this (sqrt(2) is the largest in common use) means that the weights, not the inputs, are too large."""
 
 NORMS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Normalize", "Standard", "SyncBatchNorm")
+PLAIN = ("Linear", "Conv", "LazyLinear", "LazyConv")
+"""Layers whose outputs are as large as their inputs make them."""
 FIRST_MODULES = 3
 """A normalisation among so many first modules undoes the inputs' scale."""
 
@@ -209,8 +211,11 @@ def _starts_with(run: Run, kinds: tuple[str, ...]) -> bool:
 
 
 def first_layer_gain(run: Run, size: float) -> float | None:
-    """Size of the first weighted layer's outputs over the size of the inputs, at the first look."""
-    layers = [p.module for p in run.parameters.values() if p.order is not None and len(p.shape) >= 2]
+    """Size of the first layer's outputs over that of the inputs, at the first look; None where it squashes them."""
+    layers = [p.module for p in run.parameters.values() if p.order is not None and len(p.shape) >= 2][:1]
+    layers = [
+        m for m in layers if any(p.module == m and p.module_type.startswith(PLAIN) for p in run.parameters.values())
+    ]
     mean, std = run.matrix(ACTIVATION["mean"]).first(1), run.matrix(ACTIVATION["std"]).first(1)
     if not layers or not len(std) or not len(mean) or layers[0] not in std.columns or not size:
         return None

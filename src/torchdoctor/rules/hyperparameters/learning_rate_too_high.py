@@ -16,7 +16,8 @@ saturate and the loss stays flat at the level of a constant guess.
 Two things must come together. The loss: it ends in NaN or Inf after having grown, or stands above its start for good,
 or was thrown up and ended no better than it began, or had learned and lost it all. And the updates, measured while the
 loss was still ordinary: the relative change of the weight matrices in one step. About 0.001 is usual; 0.05 is large
-and 0.5 rewrites the layer. A loss that spikes and recovers is not reported, nor are the losses of two optimizers that
+and 0.5 rewrites the layer. A loss that spikes and recovers is not reported (unless the first updates rewrote the layers
+and most of the damage is still there: a warning), nor are the losses of two optimizers that
 play against each other unless they end in NaN.
 
 ## How to fix it
@@ -76,6 +77,8 @@ SPIKE = 5.0
 """A single step at so many times the start has, too."""
 NO_GAIN = 0.9
 """End over start from which nothing was gained."""
+SHAKEN = 0.2
+"""End over start of a run that was thrown up by its first updates and has come back only that far."""
 LEARNED = 0.75
 """Best over start of a run that had learned something."""
 LARGE_UPDATE = 0.02
@@ -127,7 +130,8 @@ def detect(run: Run) -> Iterator[Finding]:
             continue
         guess = baseline.chance(run) if len(keys) == 1 else None
         start = start_of(curve, guess, moved)
-        course = course_of(curve, start, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
+        idle = min(start, guess) if guess is not None else start
+        course = course_of(curve, start, idle, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
         if course is None:
             continue
         updates = updates_before(moved, int(curve.steps[-1]) if course.how == "stuck" else course.onset)
@@ -148,8 +152,11 @@ def start_of(curve: Curve, guess: float | None, moved: Movement | None) -> float
     return max(first, float(np.median(curve.values[:LOOKS])))
 
 
-def course_of(curve: Curve, start: float, *, adversarial: bool) -> Course | None:
-    """The way in which a loss went wrong, or None. Adversarial losses only count when they end in NaN."""
+def course_of(curve: Curve, start: float, idle: float, *, adversarial: bool) -> Course | None:
+    """The way in which a loss went wrong, or None. Adversarial losses only count when they end in NaN.
+
+    `idle` is the loss of a model that ignores its inputs: from there on nothing has been gained.
+    """
     values, first = curve.values, int(curve.steps[0])
     end, risen = curves.level(values), _risen_at(curve, start)
 
@@ -168,11 +175,12 @@ def course_of(curve: Curve, start: float, *, adversarial: bool) -> Course | None
         return course("grew", far.onset) if far is not None and stays else None
     if risen is not None and end > GREW * start:
         return course("grew", risen)
-    lost = _lost_at(curve, start)
+    lost = _lost_at(curve, idle)
     if lost is not None:
         return course("lost", lost)
-    if end < NO_GAIN * start:
-        return None
+    if end < NO_GAIN * idle:
+        slow = risen is not None and risen - first <= LEAST_STEPS and end > SHAKEN * start
+        return course("shaken", risen) if risen is not None and slow else None
     if risen is not None:
         return course("thrown", risen)
     is_flat = curves.trend(values[len(values) // 3 :]).sigmas > -4
@@ -184,6 +192,8 @@ def is_proved(course: Course, updates: Updates | None, *, known_start: bool) -> 
     if updates is None:
         return course.how == "nan" and course.peak >= UNMISTAKABLE * course.start
     rewrote = updates.largest >= HUGE_UPDATE or updates.lasting >= LASTING_UPDATE
+    if course.how == "shaken":
+        return updates.largest >= HUGE_UPDATE
     if course.how in ("stuck", "sudden") or not (known_start or course.growth >= UNMISTAKABLE):
         return rewrote
     return updates.lasting >= LARGE_UPDATE or updates.largest >= HUGE_UPDATE
@@ -236,6 +246,7 @@ TITLES = {
     "grew": "the loss grew from {start} to {end}",
     "thrown": "the loss shot up to {peak} and ended where it began",
     "lost": "what was learned is lost again",
+    "shaken": "the first updates threw the loss up to {peak}",
     "sudden": "NaN at step {onset}",
     "stuck": "the loss is stuck at {end}",
 }
@@ -244,6 +255,7 @@ WORDS = {
     "grew": "The loss started at {start} and stands at {end}",
     "thrown": "The loss was thrown from {start} to {peak} and ended at {end}, no better than it began",
     "lost": "The loss had fallen well below its start of {start}, went back to {end} and stayed there",
+    "shaken": "The first updates threw the loss from {start} to {peak}, and it has come back to {end} only",
     "sudden": "The loss was {start} at the start and became NaN within a few steps",
     "stuck": "The loss started at {start} and has stayed at {end} since the first updates",
 }
@@ -252,6 +264,7 @@ SYMPTOMS = {
     "grew": ("diverging",),
     "thrown": ("spikes", "stuck-at-chance"),
     "lost": ("spikes", "stuck-at-chance"),
+    "shaken": ("spikes",),
     "sudden": ("nan-later",),
     "stuck": ("stuck-at-chance",),
 }
@@ -264,8 +277,8 @@ def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, ke
     lower = _lower(rate, updates)
     optimizer = run.optimizers.get(group.partition(".")[0])
     return RULE.finding(
-        severity=Severity.WARNING if course.how == "stuck" else Severity.ERROR,
-        confidence=0.75 if updates is None or course.how in ("stuck", "sudden") else 0.92,
+        severity=Severity.WARNING if course.how in ("stuck", "shaken") else Severity.ERROR,
+        confidence=0.75 if updates is None or course.how in ("stuck", "sudden", "shaken") else 0.92,
         title=f"Learning rate {figure(rate)} is too high: {title}",
         summary=_summary(updates, words),
         fix=Fix(

@@ -67,6 +67,8 @@ NEAR_CHANCE = 0.6
 """Start over a constant guess: below this the model knew something, so small steps may be meant."""
 STEADY = 0.3
 """Slope of the last third over that of the whole run; a curve that levels off has less."""
+TRAVELLED = 0.05
+"""Steps times relative update: a model that learns anything moves by a tenth of its weights and more."""
 LEAST_STEPS = 40
 SURE = 4.0
 """Standard errors by which a trend must differ from zero."""
@@ -112,9 +114,9 @@ def is_steady(curve: Curve) -> bool:
 
 
 def is_motionless(run: Run, moved: Movement, curve: Curve) -> bool:
-    """The weights can have moved by a hundredth at most, and the loss stands where a constant guess stands."""
+    """The weights can have moved by a few hundredths at most, and the loss stands where a constant guess stands."""
     travelled = float(np.nanmedian(moved.typical(0.9))) * max(run.steps, int(moved.steps[-1]) + 1)
-    return travelled < 0.01 and baseline.chance(run) is not None and curves.trend(curve.values).sigmas < SURE
+    return travelled < TRAVELLED and baseline.chance(run) is not None and curves.trend(curve.values).sigmas < SURE
 
 
 def is_warming_up(run: Run) -> bool:
