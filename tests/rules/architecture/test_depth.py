@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import ModuleFact, NonfiniteFact, WiringFact
+from torchdoctor.facts import InputsFact, LossCallFact, ModuleFact, NonfiniteFact, WiringFact
 from torchdoctor.findings import Finding, RuledOut, Severity
 
 VANISHING, EXPLODING = "vanishing-gradients", "exploding-gradients"
@@ -98,6 +100,47 @@ class TestVanishing:
 
     def test_even_gradients_rule_it_out(self) -> None:
         assert [type(s) for s in net([1e-2] * 9).detect(VANISHING)] == [RuledOut]
+
+
+class TestVanishingOverTime:
+    def rnn(
+        self, norm: float, loss: object = 1.39, ratio: float = 3e-3, cell: str = "RNN", length: int = 30
+    ) -> RunBuilder:
+        names = {"rnn.weight_ih_l0": (64, 8), "rnn.weight_hh_l0": (64, 64), "out.weight": (4, 64)}
+        return (
+            RunBuilder(300)
+            .parameters(names, module_type=cell)
+            .optimizer("Adam", lr=1e-3)
+            .matrix(signals.GRADIENT_L2, dict.fromkeys(names, 0.1))
+            .matrix(signals.WEIGHT_L2, {"rnn.weight_ih_l0": 3.0, "rnn.weight_hh_l0": norm * 8, "out.weight": 1.0})
+            .matrix(signals.UPDATE_RATIO, dict.fromkeys(names, ratio))
+            .scalar(signals.LOSS_TRAIN, loss)
+            .fact(InputsFact("train", "input", [32, length], "int64"))
+            .fact(LossCallFact("cross_entropy", "train", [32, 4], "float32", [32], "int64"))
+        )
+
+    def test_a_recurrent_matrix_that_forgets(self) -> None:
+        (said,) = found(self.rnn(0.577), VANISHING)
+        assert said.severity is Severity.WARNING and "30 time steps" in said.title
+        assert said.fix.code == "nn.init.orthogonal_(model.rnn.weight_hh_l0)"
+
+    def test_sequences_first(self) -> None:
+        builder = self.rnn(0.577).fact(InputsFact("train", "input", [50, 32, 8], "float32"), step=1)
+        assert "50 time steps" in found(builder, VANISHING)[0].title
+
+    @pytest.mark.parametrize(
+        "healthy",
+        [
+            {"norm": 1.0},
+            {"norm": 0.577, "loss": np.linspace(1.39, 0.6, 300)},
+            {"norm": 0.577, "ratio": 1e-6},
+            {"norm": 0.577, "cell": "LSTM"},
+            {"norm": 0.577, "length": 10},
+        ],
+        ids=["orthogonal", "it learns", "the rate is to blame", "gated", "short"],
+    )
+    def test_what_is_left_alone(self, healthy: dict[str, Any]) -> None:
+        assert not found(self.rnn(**healthy), VANISHING)
 
 
 class TestExploding:

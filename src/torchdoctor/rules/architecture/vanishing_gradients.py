@@ -18,6 +18,10 @@ over the layers instead of one cliff, and a training that suffers from it: the e
 than the late ones', or the gradients are below the optimizer's eps, or the loss does not fall. Adaptive optimizers
 divide the gradient's size out; where the loss falls under one of them, this is information only.
 
+For a plain RNN the time steps are judged as well: the size of its recurrent matrix tells by which factor the gradient
+shrinks at each step. If less than a hundred-thousandth of it would reach the start of the sequence, the weights move as
+usual, and yet the loss has not fallen at all, the early time steps are out of reach.
+
 ## How to fix it
 In this order: ReLU-like activations instead of sigmoid and tanh; an initialisation made for them (Kaiming for ReLU,
 Xavier for tanh); normalisation layers; skip connections (x + f(x)); for sequences an LSTM or GRU instead of a plain
@@ -30,6 +34,7 @@ compared, not rates.
 
 ## References
 Hochreiter, "Untersuchungen zu dynamischen neuronalen Netzen", 1991.
+Girko, "Circular law", 1985 (the spectral radius of a random matrix).
 Bengio, Simard, Frasconi, "Learning long-term dependencies with gradient descent is difficult", 1994.
 Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 He et al., "Delving deep into rectifiers", 2015; He et al., "Deep residual learning for image recognition", 2016.
@@ -43,13 +48,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
-from torchdoctor.rules import curves
+from torchdoctor.rules import curves, movement
 from torchdoctor.rules.architecture.depth import Profile, hidden, profile, stacks
+from torchdoctor.rules.architecture.recurrence import Fading, fading
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
-from torchdoctor.rules.movement import is_scale_free
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import GRADIENT_L2, TINY, UPDATE_RATIO
+from torchdoctor.signals import GRADIENT_L2, TINY, UPDATE_RATIO, WEIGHT_L2
 
 RULE = Rule(
     code="A001",
@@ -75,6 +80,11 @@ MIN_HIDDEN = 4
 MIN_LOOKS = 3
 STARVED = 1e-2
 """Relative update of the early layers against the late ones: they would need a hundred times as long."""
+FADED = 1e-5
+"""Of the gradient at the last time step: next to it, single precision leaves two digits of this."""
+MOVING = 1e-4
+"""Relative update: a tenth of the usual 1e-3. Below it the learning rate may be what holds the loss."""
+MIN_UPDATES = 100
 LEARNED = 0.8
 """A loss that lost four fifths of its start is not held back much."""
 
@@ -91,6 +101,9 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     examined: list[Profile] = []
     for layers in stacks(run):
         found = profile(trace, layers, until)
+        if (fade := fading(run, layers)) is not None and _is_out_of_reach(run, fade):
+            yield _over_time(run, fade)
+            continue
         if found is None or len(found) < MIN_HIDDEN + 1 or len(trace) < MIN_LOOKS:
             continue
         inner = hidden(found)
@@ -104,6 +117,14 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield RuledOut(RULE.name, text, GRADIENT_L2.name, worst.fall)
 
 
+def _is_out_of_reach(run: Run, fade: Fading) -> bool:
+    loss, moved = loss_curve(run), movement.read(run)
+    if fade.left > FADED or loss is None or not loss.stuck or loss.broke_at is not None or moved is None:
+        return False
+    middle = moved.middle_S[np.isfinite(moved.middle_S)]
+    return len(loss.curve) >= MIN_UPDATES and bool(len(middle)) and float(np.median(middle)) >= MOVING
+
+
 def _times(fall: float) -> str:
     return f"1/{fall:.0f} of" if fall >= 2 else f"{1 / fall:.2g} times"
 
@@ -113,7 +134,7 @@ def _harm(run: Run, inner: Profile) -> Harm:
     stuck = loss is not None and loss.stuck
     learned = loss is not None and loss.fell >= LEARNED
     starved = _starvation(run, inner)
-    adaptive = bool(run.optimizers) and is_scale_free(run)
+    adaptive = bool(run.optimizers) and movement.is_scale_free(run)
     below_eps = adaptive and float(np.median(inner.values[: max(1, len(inner) // 4)])) < TINY
     if starved is not None and starved < STARVED and not learned:
         text = f"an update changes the early layers by {starved:.1g} of what it changes the late ones"
@@ -181,6 +202,38 @@ def _finding(run: Run, inner: Profile, harm: Harm) -> Finding:
         evidence=evidence,
         fix=_fix(kinds),
         symptoms=("slow-descent", "flat-after-drop", "both-high-and-equal"),
+    )
+
+
+def _over_time(run: Run, fade: Fading) -> Finding:
+    loss = loss_curve(run)
+    owner = f"model.{fade.layer.module}" if fade.layer.module else "model"
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.75,
+        title=f"over {fade.steps} time steps the gradient of {fade.layer.module or fade.layer.name} fades to "
+        f"{fade.left:.0e} of itself",
+        summary="The recurrent weights shrink the gradient at every time step, so what happens at the start of a "
+        "sequence cannot be learned from a loss at its end.",
+        where=[Place(module=fade.layer.module, parameter=fade.layer.name)],
+        evidence=[
+            Evidence(
+                f"{fade.layer.name} scales the gradient by about {fade.rate:.2f} a step: "
+                f"{fade.rate:.2f}^{fade.steps - 1} = {fade.left:.0e}",
+                WEIGHT_L2.name,
+                fade.left,
+                FADED,
+            ),
+            Evidence(
+                f"the weights move as usual, but the loss stays at {curves.figure(loss.end)}" if loss else "",
+                spark=loss.spark if loss else (),
+            ),
+        ],
+        fix=Fix(
+            "Start the recurrent matrix orthogonal, so that it keeps the scale, or use an LSTM or GRU.",
+            f"nn.init.orthogonal_({owner}.{fade.layer.name.rpartition('.')[2]})",
+        ),
+        symptoms=("flat-from-start", "stuck-at-chance"),
     )
 
 
