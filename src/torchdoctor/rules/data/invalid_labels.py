@@ -145,8 +145,8 @@ def _indices(run: Run, call: LossCallFact, low: float, high: float) -> Misfit | 
     return None
 
 
-def _out_of_range(classes: int, label: int, low: int | None, high: int | None) -> Misfit:
-    width = f"0..{classes - 1}" if classes else "0..C-1"
+def _out_of_range(classes: int | None, label: int, low: int | None, high: int | None) -> Misfit:
+    renumber = "classes, y = torch.unique(y, return_inverse=True)  # last layer: len(classes) outputs"
     if label < 0:
         fix = Fix(
             f'If {label} means "no label", tell the loss so; otherwise relabel the classes from 0.',
@@ -155,18 +155,20 @@ def _out_of_range(classes: int, label: int, low: int | None, high: int | None) -
     elif low == 1 and label == classes:
         fix = Fix("The classes are counted from 1: count them from 0.", "y = y - 1")
     else:
-        fix = Fix(
-            "Number the classes without gaps from 0, and give the last layer one output for each.",
-            "classes, y = torch.unique(y, return_inverse=True)  # last layer: len(classes) outputs",
-        )
+        fix = Fix("Number the classes without gaps from 0, and give the last layer one output for each.", renumber)
     seen = f" Labels from {low} to {high} were seen." if low is not None and high is not None else ""
-    return Misfit(
-        f"Label {label} is out of range: the model's outputs are classes {width}",
-        f"The loss got the label {label}, but the model puts out {classes or 'fewer'} classes, numbered {width}.{seen}",
-        fix,
-        float(label),
-        float(classes - 1) if classes and label >= 0 else 0.0,
-    )
+    if classes:
+        title = f"Label {label} is out of range: the model's outputs are classes 0..{classes - 1}"
+        summary = (
+            f"The loss got the label {label}, but the model has outputs for classes 0 to {classes - 1} only.{seen}"
+        )
+    else:
+        title = f"Label {label} is out of range: the model has no output for it"
+        summary = (
+            f"The loss got the label {label}, for which the model has no output. Classes are counted from 0, so C outputs "
+            f"stand for the labels 0 to C-1.{seen}"
+        )
+    return Misfit(title, summary, fix, float(label), float(classes - 1) if classes and label >= 0 else 0.0)
 
 
 def _unused_first_class(run: Run, classes: int) -> Misfit | None:
@@ -260,7 +262,7 @@ def _read_error(message: str, call: LossCallFact | None) -> Misfit | None:
     if match := re.search(r"Target (-?\d+) is out of bounds", message):
         low = int(call.target_low) if call and call.target_low is not None else None
         high = int(call.target_high) if call and call.target_high is not None else None
-        return _out_of_range((call.classes or 0) if call else 0, int(match[1]), low, high)
+        return _out_of_range(call.classes if call else None, int(match[1]), low, high)
     if "device-side assert" in message and call is not None and call.function in CLASSIFICATION:
         return Misfit(
             "The GPU stopped on an assertion, most likely a label out of range",
