@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from torchdoctor import signals
 from torchdoctor.facts import OrderFact, ParameterFact
 from torchdoctor.run import Run, Trace
 from torchdoctor.store.format import Limits
+from torchdoctor.store.names import FileName
 from torchdoctor.store.writer import Recorder
 
 LOSS = signals.LOSS_TRAIN.name
@@ -88,3 +90,16 @@ def assert_same_run(a: Run, b: Run) -> None:
 
 def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def read_everything(run: Run) -> dict[tuple[str, str], int]:
+    return {name: len(run.load(*name)) for name in run.available}
+
+
+def write_stream(folder: Path, table: str, schema: pa.Schema, *batches: pa.RecordBatch, **options: Any) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in batches:
+            writer.write(batch)
+    name = FileName(table, 0, 7, 1, len(list(folder.iterdir())))
+    (folder / str(name)).write_bytes(sink.getvalue().to_pybytes())

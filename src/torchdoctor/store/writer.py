@@ -257,12 +257,11 @@ class Recorder:
         with self._lock:
             self._drain()
         for _ in range(len(self._writes)):
-            write = self._writes[0]
+            write = self._writes.popleft()
             with self._disk():
                 written = self._write(write)
             if not written and write.table == SERIES:
                 self._writes.append(write)  # without their names all scalars would be lost, so it is tried again
-            self._writes.popleft()
         if self._info.is_due(HEARTBEAT_SECONDS):
             self._write_info()
 
@@ -275,10 +274,11 @@ class Recorder:
             return False
         try:
             self._upkeep.note(self._segments.append(write.table, write.key, write.schema, write.batch))
-        except OSError as error:
+        except Exception as error:
             self._segments.abandon(write.table, write.key)
-            self._lost[f"{write.table}: not written ({error.strerror or error})"] += write.batch.num_rows
-            self._say(f"recording is incomplete: {error.strerror or error}")
+            reason = getattr(error, "strerror", None) or str(error)
+            self._lost[f"{write.table}: not written ({reason})"] += write.batch.num_rows
+            self._say(f"recording is incomplete: {reason}")
             return False
         return True
 
