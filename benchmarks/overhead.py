@@ -35,11 +35,14 @@ from arms import ARMS, DEFAULT_ARMS, Watching
 from workloads import WORKLOADS, Training, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+SETTLE_PARTS = 4
 ROUNDS, QUICK_ROUNDS = 21, 5
 RESAMPLES = 4_000
 SEED = 0
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """The second for a machine that others use, too: seconds of its own processor, all threads of the process together."""
+LONGEST_BLOCK, SLICE = 3.0, 5
+"""Seconds after which a block ends early, looked at every so many steps: arms many times slower need fewer of them."""
 WARM = {"cpu": 3, "cuda": 6}
 """Untimed steps at the start of a block: the caches were another process's; on a GPU its memory was given back, too."""
 
@@ -62,21 +65,25 @@ def work(arm: str, workload: str, device_name: str, threads: int, clock: str) ->
             order = json.loads(line)
             number = _train(training, watching, number, order["warm"])
             _settle(device)
-            start = CLOCKS[clock]()
+            first, start = number, CLOCKS[clock]()
             number = _train(training, watching, number, order["steps"])
             _settle(device)
-            answers.write(json.dumps({"seconds": CLOCKS[clock]() - start}) + "\n")
+            seconds = CLOCKS[clock]() - start
+            answers.write(json.dumps({"seconds": seconds, "steps": number - first}) + "\n")
             if device.type == "cuda":
                 torch.cuda.empty_cache()
 
 
 def _train(training: Training, watching: Watching, number: int, steps: int) -> int:
-    """The number of the step after the last."""
+    """Up to so many steps, fewer if they take long; the number of the step after the last."""
     step, between, after = training.step, watching.between, watching.after
-    for current in range(number, number + steps):
-        step(current, between)
-        after(current)
-    return number + steps
+    end, late = number + steps, time.perf_counter() + LONGEST_BLOCK
+    while number < end and time.perf_counter() < late:
+        for current in range(number, min(number + SLICE, end)):
+            step(current, between)
+            after(current)
+        number = min(number + SLICE, end)
+    return number
 
 
 def _settle(device: torch.device) -> None:
@@ -126,9 +133,9 @@ class Worker:
         self._signal(signal.SIGCONT)
         self.process.stdin.write(json.dumps({"steps": steps, "warm": warm}) + "\n")  # type: ignore[union-attr]
         self.process.stdin.flush()  # type: ignore[union-attr]
-        seconds = self._answer()["seconds"]
+        answer = self._answer()
         self._signal(signal.SIGSTOP)
-        return seconds / max(steps, 1)
+        return answer["seconds"] / max(answer["steps"], 1)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -152,7 +159,8 @@ def measure(workload: Workload, arms: list[str], options: argparse.Namespace) ->
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(Worker(a, workload.name, options)) for a in arms]
         for worker in workers:
-            worker.run(0, settle)
+            for _ in range(SETTLE_PARTS):
+                worker.run(0, settle // SETTLE_PARTS)
         for turn in range(options.rounds):
             order.shuffle(workers)
             for worker in workers:

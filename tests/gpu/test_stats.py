@@ -219,3 +219,15 @@ def test_a_compiled_graph_on_the_device() -> None:
     x = build((64, 64), torch.float32, 0, 1.0, 0.0, 0.0).cuda()
     plain, compiled = step(x), torch.compile(step, fullgraph=True)(x)
     torch.testing.assert_close(compiled[1], plain[1], rtol=1e-3, atol=1e-3)
+
+
+def test_operators_in_a_captured_graph_are_nan_and_break_nothing() -> None:
+    tensor = torch.ones(1000, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        doubled = tensor * 2
+        rows = torch.ops.torchdoctor.summarize([doubled])
+        row = torch.ops.torchdoctor.activation(doubled, None, -1)
+    graph.replay()
+    assert doubled.sum().item() == 2000
+    assert rows.is_cuda and rows.isnan().all() and row.is_cuda and row.isnan().all()

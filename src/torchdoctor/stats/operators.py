@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,21 +12,30 @@ from torchdoctor.stats.activation import ACTIVATION_WIDTH, activation
 from torchdoctor.stats.summary import WIDTH, summarize
 
 
+def _home(tensors: Sequence[Tensor]) -> torch.device:
+    return next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
+
+
+def _on(device: torch.device, found: Tensor) -> Tensor:
+    """On the device the graph expects; what is only NaN is made there, since a captured graph cannot take a copy."""
+    if found.device == device:
+        return found
+    return torch.full_like(found, math.nan, device=device)
+
+
 @torch.library.custom_op("torchdoctor::summarize", mutates_args=())
 def summarize_op(tensors: Sequence[Tensor]) -> Tensor:
-    found = summarize(tensors)
-    return found.to(tensors[0].device, non_blocking=True) if len(tensors) else found
+    return _on(_home(tensors), summarize(tensors))
 
 
 @summarize_op.register_fake
 def _(tensors: Sequence[Tensor]) -> Tensor:
-    device = tensors[0].device if len(tensors) else torch.device("cpu")
-    return torch.empty(len(tensors), WIDTH, dtype=torch.float32, device=device)
+    return torch.empty(len(tensors), WIDTH, dtype=torch.float32, device=_home(tensors))
 
 
 @torch.library.custom_op("torchdoctor::activation", mutates_args=())
 def activation_op(output: Tensor, kind: str | None, dim: int) -> Tensor:
-    return activation(output, kind, dim).to(output.device, non_blocking=True)
+    return _on(output.device, activation(output, kind, dim))
 
 
 @activation_op.register_fake
