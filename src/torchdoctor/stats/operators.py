@@ -23,7 +23,7 @@ def _on(device: torch.device, found: Tensor) -> Tensor:
     return torch.full_like(found, math.nan, device=device)
 
 
-@torch.library.custom_op("torchdoctor::summarize", mutates_args=())
+@torch.library.custom_op("torchdoctor::summarize", mutates_args=(), schema="(Tensor[] tensors) -> Tensor")
 def summarize_op(tensors: Sequence[Tensor]) -> Tensor:
     return _on(_home(tensors), summarize(tensors))
 
@@ -33,7 +33,9 @@ def _(tensors: Sequence[Tensor]) -> Tensor:
     return torch.empty(len(tensors), WIDTH, dtype=torch.float32, device=_home(tensors))
 
 
-@torch.library.custom_op("torchdoctor::activation", mutates_args=())
+@torch.library.custom_op(
+    "torchdoctor::activation", mutates_args=(), schema="(Tensor output, str? kind, int dim) -> Tensor"
+)
 def activation_op(output: Tensor, kind: str | None, dim: int) -> Tensor:
     return _on(output.device, activation(output, kind, dim))
 
