@@ -6,8 +6,9 @@ and reduced segment by segment with numpy, the others go through torch one by on
 handful of sums are plain Python. Measured between steps of a training on an AMD EPYC (Zen 3), torch 2.13, one
 thread, median microseconds for 6 tensors of 26k elements / 16 of 160k / 53 of 810k in all:
 
-    all statistics                      91 / 410 / 1130    (SMALL 8k: 140 / 426 / 1190; 128k: 91 / 463 / 1554)
-    the same, sums finished in numpy   162 / 505 / -
+    all statistics                     140 / 590 / 1600    of gradients that hold zeros, which must be counted
+    the same where nothing is tiny      91 / 410 / 1130    (with SMALL 8k: 140 / 426 / 1190; 128k: 91 / 463 / 1554)
+    and with numpy for the last sums   162 / 505 / -
     norms by torch._foreach_norm        37 / 125 / 344
     norms by joining and numpy         136 / 329 / 914
     changes by torch._foreach_sub       64 / 261 / 821     (by joining and numpy: 98 / 410 / 1731)
