@@ -145,6 +145,18 @@ class TestScale:
         )
         assert not found(normed, SCALE)
 
+    def test_a_signal_that_fades_at_usual_gains_is_a_matter_of_depth(self) -> None:
+        layers = 24
+        shapes = {f"{i}.weight": (64, 64) for i in range(layers)}
+        builder = (
+            RunBuilder(200)
+            .parameters(shapes)
+            .scalar(signals.LOSS_TRAIN, 2.303)
+            .matrix(signals.WEIGHT_L2, dict.fromkeys(shapes, 0.577 * 8), steps=[0])
+            .fact(call())
+        )
+        assert not found(builder, SCALE)
+
     @pytest.mark.parametrize(
         ("first", "gain", "fields"),
         [

@@ -17,8 +17,8 @@ what chance gives (ln C, ln 2, the targets' own size). It has to be at least thr
 whose scale is looser), or not finite though the inputs are, and at least one layer has to have a gain (root mean square
 weight times sqrt(fan_in)) of 4 or more, where the usual initialisations have 0.6 to 1.7, or the layers together have
 to amplify the signal a hundredfold. A high first loss with normal weights comes from elsewhere: inputs, targets, or a
-compound loss. Too small: the product of the layers' gains is below 1e-4 in a model without normalisation, and the loss
-does not leave its first level for the first fifth of the run.
+compound loss. Too small: half of the layers have a gain of 0.2 or less, the product of all gains is below 1e-4 in a
+model without normalisation, and the loss does not leave its first level for the first fifth of the run.
 
 ## How to fix it
 Leave PyTorch's default initialisation, or use `kaiming_normal_` (ReLU) or `xavier_uniform_` (tanh, linear); for
@@ -37,6 +37,7 @@ Karpathy, "A recipe for training neural networks", 2019 ("verify loss at init").
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -78,6 +79,8 @@ AMPLIFIED = 100.0
 """Spread of the last layer's output over the first one's: layers that each amplify a little, one after the other."""
 QUIET = 1e-4
 """Product of the gains: a signal of one arrives at the output as a ten-thousandth, below the biases' noise."""
+FAINT = 0.2
+"""Gain of the layer in the middle: a third of PyTorch's default. A signal that fades at usual gains fades by depth."""
 QUIET_LAYERS = 2
 WAITING = 0.2
 """Share of the run after which a loss that has not moved is waiting for the weights to grow."""
@@ -195,9 +198,10 @@ def _fades(run: Run, gains: list[tuple[Layer, float]]) -> bool:
         return False
     if any(part in f.module_type for f in run.parameters.values() for part in NORMS):
         return False
+    small = statistics.median(gain for _, gain in gains) <= FAINT
     product = math.prod(gain for _, gain in gains)
     waited = int(run.steps * WAITING)
-    return 0 < product < QUIET and abs(loss.fell_until(waited)) < 0.02
+    return small and 0 < product < QUIET and abs(loss.fell_until(waited)) < 0.02
 
 
 def _too_large(
