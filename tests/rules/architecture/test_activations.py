@@ -35,6 +35,16 @@ class TestDead:
     def test_mostly_dead_from_the_start_is_a_fault_even_if_the_rest_learns(self) -> None:
         assert [f.severity for f in found(relus({"relu1": 0.85}, loss=FALLING), DEAD)] == [Severity.WARNING]
 
+    @pytest.mark.parametrize("name", ["2", "relu after 1"])
+    def test_biases_that_start_low_are_named_and_repaired(self, name: str) -> None:
+        builder = relus({name: 0.95}).parameters({"0.weight": (9, 9), "1.weight": (9, 9), "1.bias": (9,)})
+        for order, module in enumerate(("0", "1")):
+            builder.fact(ModuleFact(module, "Linear", None, order - 2))
+        builder.matrix(signals.WEIGHT["mean"], {"0.weight": 0.0, "1.weight": 0.0, "1.bias": -4.0}, steps=[0])
+        (said,) = found(builder, DEAD)
+        assert said.fix.code == "nn.init.zeros_(model[1].bias)"
+        assert any("1.bias" in e.text and "-4" in e.text for e in said.evidence)
+
     def test_units_that_died_later_and_stopped_the_training(self) -> None:
         dead = np.where(np.arange(STEPS) < 40, 0.05, 0.99)
         (said,) = found(relus({"relu1": dead}), DEAD)

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from torchdoctor.facts import TRAIN, GraphFact, LossCallFact, NonfiniteFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
-from torchdoctor.rules.architecture.depth import EMBEDDINGS, Layer, stacks
+from torchdoctor.rules.architecture.depth import EMBEDDINGS, Layer, initializer, stacks
 from torchdoctor.rules.loss_curve import broken_at, first_loss, loss_curve, loss_keys
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -211,7 +211,7 @@ def _too_large(
     loud: list[tuple[Layer, float]],
     grown: tuple[float, float] | None,
 ) -> Finding:
-    worst, gain = max(loud, key=lambda pair: pair[1])
+    gain = max(gain for _, gain in loud)
     curve = loss_curve(run)
     broken = broken_at(run) is not None
     never = chance is not None and curve is not None and not curve.end < chance.loss
@@ -249,7 +249,7 @@ def _too_large(
         where=[Place(module=layer.module, parameter=layer.name) for layer, _ in loud[:3]],
         first_step=0,
         evidence=evidence,
-        fix=_fix(worst),
+        fix=_fix(run, loud),
         symptoms=("nan-at-first-step",) if not math.isfinite(loss) else ("diverging", "slow-descent"),
     )
 
@@ -279,13 +279,14 @@ def _too_small(run: Run, loss: float, gains: list[tuple[Layer, float]]) -> Findi
                 spark=curve.spark if curve else (),
             ),
         ],
-        fix=_fix(worst),
+        fix=_fix(run, gains),
         symptoms=("flat-from-start", "slow-descent"),
     )
 
 
-def _fix(layer: Layer) -> Fix:
+def _fix(run: Run, layers: list[tuple[Layer, float]]) -> Fix:
+    tied = [layer for layer, _ in layers if layer.module_type in EMBEDDINGS]
     return Fix(
         "Leave PyTorch's default initialisation, or scale the weights by their fan-in.",
-        f"nn.init.kaiming_normal_({layer.reference}, nonlinearity='relu')",
+        f"nn.init.normal_({tied[0].reference}, std=0.02)" if tied else initializer(run, [x for x, _ in layers]),
     )

@@ -41,10 +41,11 @@ import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
+from torchdoctor.rules.architecture.depth import reference
 from torchdoctor.rules.loss_curve import STUCK, broken_at, loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACTIVATION
+from torchdoctor.signals import ACTIVATION, WEIGHT
 
 DEAD = ACTIVATION["dead"]
 
@@ -71,6 +72,8 @@ SIGMAS = 3.0
 CUT = 0.98
 """Hardly a unit is left: the layer passes next to nothing."""
 MIN_LOOKS = 3
+LOW_BIAS = -0.5
+"""Mean of a bias at the first look. Usual initialisations are symmetric around zero and within 0.5."""
 LEARNED = 0.3
 """A loss that lost a third of its start belongs to a model that learns with the units it has left."""
 
@@ -99,6 +102,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     last = trace.values[len(trace) // 2 :]
     if np.isfinite(last).any():
         most = float(np.nanmax(np.nanmedian(last[:, np.isfinite(last).any(axis=0)], axis=0)))
+        if most >= CHANCE:
+            return
         yield RuledOut(RULE.name, f"at most {most:.0%} of a layer's units are dead", DEAD.name, most)
 
 
@@ -136,6 +141,37 @@ def _begin(run: Run) -> int:
     return max(10, run.steps // 10)
 
 
+def _low_bias(run: Run, name: str) -> tuple[str, float] | None:
+    """The bias of the layer before this activation and its mean at the first look, where that is far below zero."""
+    _, after, owner = name.partition(" after ")
+    if not after:
+        biased = {p.module for p in run.parameters.values() if p.name.endswith("bias")}
+        before = (
+            [n for n in list(run.modules)[: list(run.modules).index(name)] if n in biased]
+            if name in run.modules
+            else []
+        )
+        owner = before[-1] if before else ""
+    means = run.matrix(WEIGHT["mean"]).first(1)
+    bias = f"{owner.partition(' #')[0]}.bias"
+    if not len(means) or bias not in means.columns:
+        return None
+    mean = float(means.column(bias).values[0])
+    return (bias, mean) if mean <= LOW_BIAS else None
+
+
+def _fix(name: str, from_start: bool, bias: str | None) -> Fix:
+    if bias:
+        return Fix("Start the biases at zero.", f"nn.init.zeros_({reference(bias)})")
+    leaking = "x = F.leaky_relu(x, 0.01)  # instead of F.relu(x)"
+    return Fix(
+        "Start biases at zero and weights by Kaiming, check the inputs' scale, or use an activation that leaks."
+        if from_start
+        else "Lower the learning rate or warm it up, or use an activation that leaks.",
+        leaking if " after " in name else "nn.LeakyReLU(0.01)  # instead of nn.ReLU()",
+    )
+
+
 def _finding(run: Run, layers: list[Layer]) -> Finding:
     worst = max(layers, key=lambda layer: layer.share)
     severity, confidence = _judge(run, layers)
@@ -155,21 +191,20 @@ def _finding(run: Run, layers: list[Layer]) -> Finding:
         text = f"the loss went from {curves.figure(loss.begin)} to {curves.figure(loss.end)}"
         evidence.append(Evidence(text, value=loss.fell, spark=loss.spark))
     from_start = onset <= _begin(run)
+    bias = _low_bias(run, worst.name) if from_start else None
+    if bias is not None:
+        text = f"{bias[0]} starts at {bias[1]:.2g} on average, so the units begin far below zero"
+        evidence.insert(1, Evidence(text, WEIGHT["mean"].name, bias[1], LOW_BIAS))
     cause = "from the first steps on" if from_start else f"since step {onset}"
     return RULE.finding(
         severity=severity,
         confidence=confidence,
         title=f"{worst.share:.0%} of the units in {worst.name} are dead {cause}",
-        summary=f"{len(layers)} ReLU layer{'s' * (len(layers) != 1)} mostly output zero whatever the input, and what "
-        "is zero passes no gradient, so these units cannot recover.",
+        summary=f"{len(layers)} ReLU layer{'s give' if len(layers) != 1 else ' gives'} zero whatever the input for most "
+        "units, and what is zero passes no gradient, so these units cannot recover.",
         where=[Place(module=layer.name) for layer in layers[:3]],
         first_step=onset,
         evidence=evidence,
-        fix=Fix(
-            "Start biases at zero and weights by Kaiming, check the inputs' scale, or use an activation that leaks."
-            if from_start
-            else "Lower the learning rate or warm it up, or use an activation that leaks.",
-            "nn.LeakyReLU(0.01)  # instead of nn.ReLU()",
-        ),
+        fix=_fix(worst.name, from_start, bias[0] if bias else None),
         symptoms=("stuck-at-chance", "flat-from-start") if loss is not None and loss.stuck else (),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,14 +42,7 @@ class Layer:
 
     @property
     def reference(self) -> str:
-        """The parameter as the user would write it: numbered children are indexed."""
-        parts = ["model"]
-        for part in self.name.split("."):
-            if part.isdigit():
-                parts[-1] += f"[{part}]"
-            else:
-                parts.append(part)
-        return ".".join(parts)
+        return reference(self.name)
 
 
 @dataclass(frozen=True)
@@ -100,6 +94,30 @@ def stacks(run: Run) -> list[tuple[Layer, ...]]:
 
 def is_matrix(fact: ParameterFact) -> bool:
     return len(fact.shape) >= 2 and fact.module_type not in EMBEDDINGS and math.prod(fact.shape) > 0
+
+
+def reference(name: str) -> str:
+    """A parameter as the user would write it: numbered children are indexed."""
+    parts = ["model"]
+    for part in name.split("."):
+        if part.isdigit():
+            parts[-1] += f"[{part}]"
+        else:
+            parts.append(part)
+    return ".".join(parts)
+
+
+def initializer(run: Run, layers: Sequence[Layer]) -> str:
+    """A line (or loop) that starts these weights at the scale their activations need."""
+    squashing = any(m.activation in ("tanh", "sigmoid") for m in run.modules.values())
+    call = "nn.init.xavier_uniform_({})" if squashing else "nn.init.kaiming_normal_({}, nonlinearity='relu')"
+    if len(layers) == 1:
+        return call.format(layers[0].reference)
+    return (
+        "for module in model.modules():\n"
+        "    if isinstance(module, (nn.Linear, nn.Conv2d)):\n"
+        f"        {call.format('module.weight')}"
+    )
 
 
 def is_recurrent(layer: Layer) -> bool:

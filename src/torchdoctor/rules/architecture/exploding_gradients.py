@@ -261,7 +261,8 @@ def _over_time(run: Run, layer: Layer, sensitivity: float, harm: str) -> Finding
         first_step=0,
         evidence=[
             Evidence(
-                f"a change of {layer.name} by 1 % would change the loss by {sensitivity:.0f} % of itself at the start",
+                f"a change of {layer.name} by 1 % would change the loss by {curves.figure(sensitivity)} % of itself, "
+                "at the first look",
                 GRADIENT_L2.name,
                 sensitivity,
                 SENSITIVE,

@@ -30,7 +30,7 @@ class Fading:
     @property
     def left(self) -> float:
         """What reaches the first time step of a gradient of one at the last."""
-        return self.rate ** (self.steps - 1)
+        return min(1.0, self.rate) ** (self.steps - 1)
 
 
 def fading(run: Run, layers: tuple[Layer, ...]) -> Fading | None:

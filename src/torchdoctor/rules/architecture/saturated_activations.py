@@ -97,7 +97,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         late = trace.select([m.name for m in hidden]).values[len(trace) // 2 :]
         if np.isfinite(late).any():
             most = float(np.nanmax(late))
-            yield RuledOut(RULE.name, f"at most {most:.0%} of a hidden layer is saturated", SATURATED.name, most)
+            if most < SHARE / 2:
+                yield RuledOut(RULE.name, f"at most {most:.0%} of a hidden layer is saturated", SATURATED.name, most)
 
 
 def _hidden(run: Run) -> list[ModuleFact]:

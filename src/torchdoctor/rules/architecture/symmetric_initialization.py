@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
-from torchdoctor.rules.architecture.depth import Layer, stacks
+from torchdoctor.rules.architecture.depth import Layer, initializer, stacks
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Ints, Run
 from torchdoctor.signals import GRADIENT_L2, GRADIENT_UNIT_SPREAD, WEIGHT_L2, WEIGHT_UNIT_SPREAD, Signal
@@ -82,7 +82,7 @@ class Symmetric:
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     found = [s for layers in stacks(run) for layer in layers if (s := _symmetric(run, layer))]
     if found:
-        yield _finding(found)
+        yield _finding(run, found)
     elif len(spread := run.matrix(WEIGHT_UNIT_SPREAD).first(1).values) and np.isfinite(spread).any():
         least = float(np.nanmin(spread))
         if least > EQUAL:
@@ -124,7 +124,7 @@ def _zeros(run: Run, signal: Signal, name: str, steps: Ints) -> NDArray[np.bool_
     return np.array([int(s) in zero_at for s in steps], bool)
 
 
-def _finding(found: list[Symmetric]) -> Finding:
+def _finding(run: Run, found: list[Symmetric]) -> Finding:
     first = found[0]
     kind = "zero" if first.zero else "equal"
     names = ", ".join(s.layer.name for s in found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
@@ -154,7 +154,7 @@ def _finding(found: list[Symmetric]) -> Finding:
         evidence=evidence,
         fix=Fix(
             "Start the weights at random; only biases may start at a constant.",
-            f"nn.init.kaiming_normal_({first.layer.reference}, nonlinearity='relu')",
+            initializer(run, [s.layer for s in found]),
         ),
         symptoms=("flat-from-start", "stuck-at-chance"),
     )
