@@ -200,7 +200,7 @@ def _finding(run: Run, layers: list[Layer]) -> Finding:
         severity=severity,
         confidence=confidence,
         title=f"{worst.share:.0%} of the units in {worst.name} are dead {cause}",
-        summary=f"{len(layers)} ReLU layer{'s give' if len(layers) != 1 else ' gives'} zero whatever the input for most "
+        summary=f"{len(layers)} ReLU layer{'s give' if len(layers) != 1 else ' gives'} zero for every input in most "
         "units, and what is zero passes no gradient, so these units cannot recover.",
         where=[Place(module=layer.name) for layer in layers[:3]],
         first_step=onset,
