@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from building import RunBuilder, findings
+from torchdoctor import signals
 from torchdoctor.facts import ModelFact, ModesFact, ModuleFact, ParameterFact, WiringFact
 from torchdoctor.findings import Finding, Proof, RuledOut, Severity
 
@@ -50,6 +51,11 @@ class TestDisconnected:
 
     def test_the_first_updates_say_nothing_yet(self) -> None:
         assert not found(wired(updates=2, unreached=ENCODER), DISCONNECTED)
+
+    def test_a_branch_that_was_used_between_two_readings_of_the_wiring(self) -> None:
+        gradient = [float("nan")] * 99 + [0.1]
+        builder = wired(unreached=["extra.weight"]).matrix(signals.GRADIENT_L2, {"extra.weight": gradient})
+        assert not found(builder, DISCONNECTED)
 
     def test_where_nothing_is_reached_another_rule_speaks(self) -> None:
         assert not found(wired(unreached=list(SHAPES)), DISCONNECTED)

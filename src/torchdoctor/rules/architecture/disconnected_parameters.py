@@ -33,11 +33,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from torchdoctor.facts import WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import GRADIENT_L2
 
 RULE = Rule(
     code="A007",
@@ -66,13 +69,20 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if wiring is None or wiring.updates < MIN_UPDATES:
         return
     trained = set(run.parameters) - {*wiring.frozen, *wiring.unheld, *wiring.unreached}
-    lost = [n for n in wiring.unreached if n not in wiring.unregistered]
+    excused = {*wiring.unregistered, *_seen_with_gradient(run)}
+    lost = [n for n in wiring.unreached if n not in excused]
     if not lost:
         yield RuledOut(RULE.name, f"the loss reaches all {len(trained)} parameters that an optimizer holds")
         return
     backwards = run.phase.backwards if run.phase else 1
     if trained and backwards:
         yield _finding(run, wiring, lost, trained)
+
+
+def _seen_with_gradient(run: Run) -> set[str]:
+    """Parameters whose gradient was measured at any look: wiring is read more seldom than gradients are."""
+    trace = run.matrix(GRADIENT_L2)
+    return {name for i, name in enumerate(trace.columns) if np.isfinite(trace.values[:, i]).any()}
 
 
 def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -> Finding:
