@@ -165,8 +165,8 @@ def _out_of_range(classes: int | None, label: int, low: int | None, high: int | 
     else:
         title = f"Label {label} is out of range: the model has no output for it"
         summary = (
-            f"The loss got the label {label}, for which the model has no output. Classes are counted from 0, so C outputs "
-            f"stand for the labels 0 to C-1.{seen}"
+            f"The loss got the label {label}, for which the model has no output. Classes are counted from 0, so C "
+            f"outputs stand for the labels 0 to C-1.{seen}"
         )
     return Misfit(title, summary, fix, float(label), float(classes - 1) if classes and label >= 0 else 0.0)
 
