@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import json
 import os
 import platform
@@ -38,6 +39,7 @@ RESULTS = Path(__file__).with_name("RESULTS.md")
 SETTLE_PARTS = 4
 ROUNDS, QUICK_ROUNDS = 21, 5
 RESAMPLES = 4_000
+PR_SET_PDEATHSIG = 1
 SEED = 0
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """The second for a machine that others use, too: seconds of its own processor, all threads of the process together."""
@@ -91,6 +93,11 @@ def _settle(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
+def _die_with_parent() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Worker:
     """A process that trains under one arm, stopped whenever it is not its turn."""
 
@@ -110,6 +117,7 @@ class Worker:
             text=True,
             env=environment,
             start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - a stopped worker must not outlive a killed benchmark
         )
         self._answer()
         self._signal(signal.SIGSTOP)

@@ -129,7 +129,7 @@ MEASURES: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax": lambda t: stats.activation(t.mul(9).softmax(-1), "softmax"),
     "alive_units": lambda t: stats.alive_units(t.relu(), 1),
     "batch": stats.batch,
-    "batch of integers": lambda t: stats.batch((t * 50).int()),
+    "batch of integers": lambda t: stats.batch((t.nan_to_num(0.0, 0.0, 0.0) * 50).int()),
     "features": lambda t: stats.features(t, 1),
     "fingerprints": stats.fingerprints,
     "unit_spread": stats.unit_spread,

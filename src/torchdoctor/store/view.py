@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from torchdoctor.facts import ModuleFact, ParameterFact
+from torchdoctor.facts import ModuleFact, ParameterFact, PhaseFact
 from torchdoctor.run import Run, Seen, Trace
 from torchdoctor.store.history import Order, State
 
@@ -34,7 +34,13 @@ def lazy_view(
         state = find((signal, key))
         return Trace.empty() if state is None else state.trace(order)
 
-    return Run(info, available, load, seen, steps, finished)
+    return Run(info, available, load, seen, count_updates(steps, seen), finished)
+
+
+def count_updates(steps: int, seen: Sequence[Seen]) -> int:
+    """Updates done: one less than the steps seen where a validation after the last update was written as the next."""
+    last = next((s.fact.updates for s in reversed(seen) if isinstance(s.fact, PhaseFact)), None)
+    return steps - 1 if last is not None and last == steps - 1 else steps
 
 
 def forward_order(seen: Sequence[Seen]) -> Order:
