@@ -117,7 +117,7 @@ class Worker:
             text=True,
             env=environment,
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - a stopped worker must not outlive a killed benchmark
+            preexec_fn=_die_with_parent,
         )
         self._answer()
         self._signal(signal.SIGSTOP)

@@ -59,6 +59,8 @@ class ParameterFact(Fact):
     module_type: str
     order: int | None = None
     """Position in the forward pass, 0 first, from the graph; None if the loss never reached it."""
+    renamed: bool = False
+    """it goes by another name since a second model was found"""
 
 
 @dataclass(frozen=True)

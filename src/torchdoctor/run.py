@@ -85,6 +85,8 @@ class Trace:
 
     def select(self, columns: Sequence[str]) -> Trace:
         """The named columns, in that order; names that are not there are left out."""
+        if self.values.ndim == 1:
+            return self
         index = {c: i for i, c in enumerate(self.columns)}
         keep = [c for c in columns if c in index]
         at = [index[c] for c in keep]
@@ -186,7 +188,8 @@ class Run:
     def parameters(self) -> dict[str, ParameterFact]:
         """By name, in forward order; those the loss never reached come last."""
         found = {f.name: f for f in self.facts(ParameterFact)}
-        return dict(sorted(found.items(), key=lambda item: (item[1].order is None, item[1].order or 0)))
+        current = {name: f for name, f in found.items() if not f.renamed}
+        return dict(sorted(current.items(), key=lambda item: (item[1].order is None, item[1].order or 0)))
 
     @cached_property
     def modules(self) -> dict[str, ModuleFact]:

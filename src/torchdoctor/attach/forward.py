@@ -171,6 +171,8 @@ class ForwardWatch:
             name = session.registry.module_names.get(id(module))
             if name is not None and session.registry.chosen(name):
                 session.activations.module(name, module, output)
+            else:
+                session.activations.passed_over(output)
             session.spend(LOOK, start)
         if not self._stack and self._pass is not None:
             self._end_pass(output)

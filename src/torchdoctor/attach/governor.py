@@ -35,6 +35,10 @@ class Look:
     interval: float = 1.0
 
 
+_NONE: frozenset[str] = frozenset()
+_LAST_EARLY = max(EARLY_STEPS)
+
+
 class Governor:
     """Decides at the start of each step which looks it gets."""
 
@@ -53,15 +57,16 @@ class Governor:
         """Names of the looks to take on this step."""
         if self.every_step:
             return frozenset(self.looks)
-        return frozenset(name for name, look in self.looks.items() if self._due(look, step))
+        due = [name for name, look in self.looks.items() if self._due(look, step)]
+        return frozenset(due) if due else _NONE
 
     def _due(self, look: Look, step: int) -> bool:
-        if step in EARLY_STEPS or (look.name in self.dense and step <= max(EARLY_STEPS)):
-            return True
+        if step <= _LAST_EARLY:
+            return step in EARLY_STEPS or look.name in self.dense
         if step >= look.forced_at:
             look.forced_at = step * GROWTH
             return True
-        return step > max(EARLY_STEPS) and look.cost > 0 and look.credit >= look.cost
+        return 0 < look.cost <= look.credit
 
     def spent(self, name: str, seconds: float, step: int) -> None:
         """A look was taken at this cost."""
@@ -82,7 +87,9 @@ class Governor:
         base = own_seconds - look_seconds
         income = max(self.budget * bare - base, FLOOR_SHARE * self.budget * bare)
         for look in self.looks.values():
-            look.credit = min(look.credit + look.share * income, CREDIT_LOOKS * max(look.cost, 1e-9))
+            credit = look.credit + look.share * income
+            most = CREDIT_LOOKS * look.cost
+            look.credit = credit if credit < most else most
 
     @property
     def overhead(self) -> float | None:

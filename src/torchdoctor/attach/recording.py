@@ -62,7 +62,7 @@ class LateRecorder:
         else:
             self.name, self._rank = take_place(self._options)
             session.rank = self._rank
-        info = describe(sys.argv)
+        info = describe(sys.argv, on_git=lambda git: self.update_info(git=git))
         info["name"] = self.name
         info["seeds"] = {"torch": torch.initial_seed(), "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED")}
         info["torch_threads"] = torch.get_num_threads()

@@ -30,6 +30,7 @@ class Registry:
         self.models: dict[str, weakref.ref[nn.Module]] = {}
         self.optimizers: dict[str, weakref.ref[Optimizer]] = {}
         self._optimizer_keys: dict[int, str] = {}
+        self._held: dict[int, tuple[weakref.ref[Tensor], str]] = {}
         self.parameter_names: dict[int, str] = {}
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         self.module_names: dict[int, str] = {}
@@ -61,8 +62,12 @@ class Registry:
                 yield key, optimizer
 
     def held(self) -> dict[int, str]:
-        """id of every parameter an optimizer holds -> the optimizer's key."""
-        return {id(p): key for key, o in self.live_optimizers() for g in o.param_groups for p in g["params"]}
+        """id of every parameter that an optimizer holds, or held in an earlier stage -> the optimizer's key."""
+        for key, optimizer in self.live_optimizers():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    self._held[id(parameter)] = (weakref.ref(parameter), key)
+        return {i: key for i, (reference, key) in self._held.items() if reference() is not None}
 
     def loader_name(self, loader: Any) -> str:
         """A name that stays: a loader built anew over the same data (as trainers do) keeps the old one's."""

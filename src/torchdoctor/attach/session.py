@@ -106,6 +106,8 @@ class Session:
         self.on_finish: Callable[[], None] = lambda: None
         self.pid = os.getpid()
         self.context.looks = self.governor.plan(0)
+        self.structural = True
+        """wiring and graph are read on this step"""
         self._described_models: set[str] = set()
 
     def _make_probes(self) -> None:
@@ -140,22 +142,22 @@ class Session:
     def key(self, optimizer_key: str) -> str:
         return optimizer_key if self.several else ""
 
-    @property
-    def structural(self) -> bool:
-        return self.context.step in STRUCTURE_STEPS or self.options.every_step
-
     def turn(self) -> None:
         """Begin the next step if the loop has moved on."""
         if self.loop.step == self.context.step:
             return
         previous = self.context.step
         seconds, own = self.clock.finish(previous, guard.STATE.own_seconds)
-        for name, cost in self.look_cost.items():
-            self.governor.spent(name, cost, previous)
-        self.governor.earned(seconds, min(own, seconds), sum(self.look_cost.values()))
-        self.look_cost = {}
-        self.context.step = self.loop.step
-        self.context.looks = self.governor.plan(self.loop.step)
+        looked = 0.0
+        if self.look_cost:
+            for name, cost in self.look_cost.items():
+                self.governor.spent(name, cost, previous)
+                looked += cost
+            self.look_cost = {}
+        self.governor.earned(seconds, min(own, seconds), looked)
+        self.context.step = step = self.loop.step
+        self.context.looks = self.governor.plan(step)
+        self.structural = step in STRUCTURE_STEPS or self.options.every_step
         self.deferred.poll()
         self.on_turn()
         if self.live:
@@ -343,6 +345,7 @@ class Session:
         self.predictions.flush_train(step)
         self.batches.close(step)
         self.modes.close(step)
+        self.wiring.gradients()
         self.wiring.write(self.loop.updates, self.registry.loaded)
         for key, optimizer in self.registry.live_optimizers():
             self.optimizers.describe(key, optimizer)

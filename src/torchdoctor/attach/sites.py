@@ -216,6 +216,8 @@ class Sites:
         key = self.session.registry.optimizer_key(args[0])
         self.session.loop.optimizer(key)
         self.session.optimizers.created(key, caller())
+        self.session.optimizers.describe(key, args[0])
+        self.session.registry.held()
 
     @guarded("zero_grad")
     def zeroed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
@@ -348,8 +350,9 @@ class Sites:
 
     @guarded("state loaded")
     def state_loaded(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
-        if not self.session.loop.backwards:
-            self.session.registry.loaded.update(id(p) for p in args[0].parameters())
+        registry = self.session.registry
+        trained = registry.held() if self.session.loop.backwards else {}
+        registry.loaded.update(id(p) for p in args[0].parameters() if id(p) not in trained)
 
     @guarded("gradients switched off")
     def grad_switched_off(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:

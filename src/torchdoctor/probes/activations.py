@@ -78,6 +78,12 @@ class ActivationProbe:
         self._seen.add(tensor.data_ptr())
         self._measure(name, type(module).__name__, kind, tensor, unit_dim, float(len(self._facts)))
 
+    def passed_over(self, output: Any) -> None:
+        """A module's output that is not measured; nor is it when it turns up in the graph."""
+        tensor = first_tensor(output)
+        if tensor is not None:
+            self._seen.add(tensor.data_ptr())
+
     @contained("activations: graph")
     def graph(self, graph: Graph) -> None:
         """Activation functions that are no modules: their results are kept in the graph."""

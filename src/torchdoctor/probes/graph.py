@@ -123,8 +123,9 @@ def line_of(node: Any) -> Place | None:
 
 
 def output_shape(node: Any) -> list[int] | None:
-    result = getattr(node, "_saved_result", None)
-    return list(result.shape) if isinstance(result, Tensor) else None
+    """Shape of what the operator gave; None where this torch does not tell."""
+    metadata = getattr(node, "_input_metadata", None)
+    return list(metadata[0].shape) if metadata else None
 
 
 class GraphProbe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,13 +20,20 @@ PATTERNS_KEPT = 12
 """Distinct call orders of one optimizer that are written down."""
 
 
+LEARNING_RATE = signals.LEARNING_RATE.name
+
+
+@cache
+def group_key(optimizer: str, group: int) -> str:
+    return f"{optimizer}.{group}"
+
+
 class OptimizerProbe:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._places: dict[str, Place] = {}
         self._described: dict[str, Any] = {}
         self._patterns: dict[str, set[tuple[str, ...]]] = {}
-        self._decay: dict[str, tuple[Any, Any]] = {}
 
     @contained("optimizers: created")
     def created(self, key: str, place: Place | None) -> None:
@@ -36,19 +44,14 @@ class OptimizerProbe:
     def stepped(self, key: str, optimizer: Optimizer, calls: list[str], closure: bool) -> None:
         """An update was made: rates on every step, the rest when it changes."""
         step, record = self._context.step, self._context.record
-        for g, group in enumerate(optimizer.param_groups):
-            name = f"{key}.{g}"
-            rate = number(group.get("lr"))
+        groups = optimizer.param_groups
+        for g, group in enumerate(groups):
+            rate = group.get("lr")
+            rate = rate if type(rate) is float else number(rate)
             if rate is not None:
-                record.scalar(signals.LEARNING_RATE.name, step, rate, name)
-            momentum = group.get("momentum", group.get("betas", (None,))[0])
-            seen = (group.get("weight_decay"), momentum)
-            if self._decay.get(name) != seen or self._context.looks:
-                self._decay[name] = seen
-                for signal, value in zip((signals.WEIGHT_DECAY, signals.MOMENTUM), seen, strict=True):
-                    plain = number(value)
-                    if plain is not None:
-                        record.scalar(signal.name, step, plain, name)
+                record.scalar(LEARNING_RATE, step, rate, group_key(key, g))
+            if self._context.looks:
+                self._look_at_group(group, group_key(key, g))
         pattern = tuple(calls)
         seen_patterns = self._patterns.setdefault(key, set())
         if pattern not in seen_patterns and len(seen_patterns) < PATTERNS_KEPT:
@@ -56,6 +59,13 @@ class OptimizerProbe:
             record.fact(OrderFact(key, calls, closure), step, f"{key}/{len(seen_patterns)}")
         if self._context.looks:
             self.describe(key, optimizer)
+
+    def _look_at_group(self, group: dict[str, Any], name: str) -> None:
+        momentum = group.get("momentum", group.get("betas", (None,))[0])
+        for signal, value in ((signals.WEIGHT_DECAY, group.get("weight_decay")), (signals.MOMENTUM, momentum)):
+            plain = number(value)
+            if plain is not None:
+                self._context.record.scalar(signal.name, self._context.step, plain, name)
 
     @contained("optimizers: describe")
     def describe(self, key: str, optimizer: Optimizer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ class TensorProbe:
         self._context = context
         self._histogram_at = 1.0
         self._columns: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
+        self._described: dict[str, ParameterFact] = {}
 
     def chosen(self, key: str, optimizer: Optimizer) -> tuple[list[Tensor], tuple[str, ...]]:
         """The parameters to measure, with their names."""
@@ -43,6 +45,9 @@ class TensorProbe:
     def forget_names(self) -> None:
         """Parameters were renamed: a model was found."""
         self._columns.clear()
+        current = {name for name, _ in self._context.names.parameters()}
+        for name in [n for n in self._described if n not in current]:
+            self._context.record.fact(replace(self._described.pop(name), renamed=True), self._context.step, name)
 
     @contained("tensors: look_norms")
     def look_norms(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
@@ -158,6 +163,7 @@ class TensorProbe:
             module_type=module_type,
             order=orders.get(name),
         )
+        self._described[name] = fact
         self._context.record.fact(fact, self._context.step, name)
 
 

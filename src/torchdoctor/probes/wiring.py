@@ -15,7 +15,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.facts import WiringFact
 from torchdoctor.probes.context import Context
 
-NAMES_KEPT = 200
+NAMES_KEPT = 4000
 UNREGISTERED_KEPT = 20
 
 
