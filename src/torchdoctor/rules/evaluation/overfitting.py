@@ -60,6 +60,8 @@ LEAST_PASSES = 5
 LEAST_AFTER_ONSET = 3
 BEYOND_SCATTER = 3.0
 """A rise of so many standard deviations of the scatter from pass to pass."""
+WORTH_TELLING = 0.03
+"""Rise over the best that anybody would care for."""
 GIVEN_BACK = 0.25
 """Share of the whole gain on validation that was lost again after the onset."""
 GIVEN_BACK_LESS, RISEN = 0.1, 1.5
@@ -123,7 +125,7 @@ def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | N
         return None
     best, end = float(level_V[low]), float(np.median(after[-3:]))
     scatter = curves.noise(validation.values)
-    if end - best <= max(BEYOND_SCATTER * scatter, 1e-9) or not _keeps_rising(after):
+    if end - best <= max(BEYOND_SCATTER * scatter, WORTH_TELLING * abs(best)) or not _keeps_rising(after):
         return None
     onset = int(validation.steps[low])
     around = losses.steps <= onset
