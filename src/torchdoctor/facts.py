@@ -367,11 +367,14 @@ class HealthFact(Fact):
 
     kind: ClassVar[str] = "own_health"
     overhead: float | None
+    """share of the bare step time, after the first steps"""
     budget: float
     dropped: dict[str, int] = field(default_factory=dict)
     disabled: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
     cadence: dict[str, int] = field(default_factory=dict)
+    settling_seconds: float | None = None
+    """what the first steps were slowed down by, once: they are looked at closely whatever it costs"""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def drive(governor: Governor, steps: int, step_seconds: float, base: float, cost
             taken.append(step)
             governor.spent("look", cost, step)
             spent = cost
-        governor.earned(step_seconds + base + spent, base + spent, spent)
+        governor.earned(step_seconds + base + spent, base + spent, spent, step)
     return taken
 
 

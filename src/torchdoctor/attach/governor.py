@@ -52,6 +52,8 @@ class Governor:
         self.looks = {name: Look(name, share) for name, share in shares.items()}
         self.training_seconds = 0.0
         self.own_seconds = 0.0
+        self.settling_seconds = 0.0
+        """our time in the first steps, which are looked at whatever it costs"""
 
     def plan(self, step: int) -> frozenset[str]:
         """Names of the looks to take on this step."""
@@ -79,11 +81,14 @@ class Governor:
             look.interval = (1 - SMOOTHING) * look.interval + SMOOTHING * (step - look.last_step)
         look.last_step = step
 
-    def earned(self, step_seconds: float, own_seconds: float, look_seconds: float) -> None:
-        """One step of training ended: `own_seconds` of it were ours, `look_seconds` of those in looks."""
+    def earned(self, step_seconds: float, own_seconds: float, look_seconds: float, step: int) -> None:
+        """This step of training ended: `own_seconds` of it were ours, `look_seconds` of those in looks."""
         bare = max(step_seconds - own_seconds, 0.0)
-        self.training_seconds += bare
-        self.own_seconds += own_seconds
+        if step <= _LAST_EARLY:
+            self.settling_seconds += own_seconds
+        else:
+            self.training_seconds += bare
+            self.own_seconds += own_seconds
         base = own_seconds - look_seconds
         income = max(self.budget * bare - base, FLOOR_SHARE * self.budget * bare)
         for look in self.looks.values():
@@ -93,7 +98,7 @@ class Governor:
 
     @property
     def overhead(self) -> float | None:
-        """Share of the bare training time that we have used so far."""
+        """Share of the bare training time that we have used so far, after the first steps."""
         return self.own_seconds / self.training_seconds if self.training_seconds > 0 else None
 
     def cadence(self) -> dict[str, int]:

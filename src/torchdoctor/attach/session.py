@@ -154,7 +154,7 @@ class Session:
                 self.governor.spent(name, cost, previous)
                 looked += cost
             self.look_cost = {}
-        self.governor.earned(seconds, min(own, seconds), looked)
+        self.governor.earned(seconds, min(own, seconds), looked, previous)
         self.context.step = step = self.loop.step
         self.context.looks = self.governor.plan(step)
         self.structural = step in STRUCTURE_STEPS or self.options.every_step
@@ -371,6 +371,7 @@ class Session:
             disabled=guard.disabled(),
             unsupported=dict(list(self.context.unsupported.items())[:32]),
             cadence=self.governor.cadence(),
+            settling_seconds=self.governor.settling_seconds,
         )
         self.record.fact(health, step)
 

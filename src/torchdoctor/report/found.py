@@ -102,11 +102,13 @@ def describe_health(run: Run) -> list[str]:
     """What measuring cost, and what of it was dropped, switched off or is not supported."""
     health = run.last_fact(HealthFact)
     lines = []
+    if health is not None and health.settling_seconds:
+        lines.append(f"the close look at the first steps took {health.settling_seconds:.2g} s, once")
     if health is not None and health.overhead is not None:
         line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
         if health.overhead > health.budget:
             line += f", over it{_step_time(run)}"
-        lines.append(line)
+        lines.insert(0, line)
     recorded = run.info.get("dropped")
     dropped = {**(recorded if isinstance(recorded, dict) else {}), **(health.dropped if health else {})}
     if dropped:
