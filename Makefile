@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis clean
+.PHONY: setup setup-test demo test lint bench-overhead clean
 
 setup: .setup-base
 setup-test: .setup-test

@@ -14,7 +14,7 @@ import torchdoctor
 from torchdoctor import signals
 from torchdoctor.attach import session as sessions
 from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
-from torchdoctor.facts import ModelFact
+from torchdoctor.facts import FixedSamplesFact, ModelFact
 
 
 def train(steps: int, *, zero: bool = True, rate: float = 0.05, pause: threading.Event | None = None) -> nn.Module:
@@ -180,3 +180,31 @@ def test_displays_itself_in_a_notebook(tmp_path: Path) -> None:
     with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
         train(60, zero=False)
     assert "not cleared" in doctor._repr_html_()
+
+
+def test_fixed_samples_are_followed_through_validations(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    x = torch.randn(40, 6)
+    data = torch.utils.data.TensorDataset(x, x[:, :3].argmax(1))
+    train_loader = torch.utils.data.DataLoader(data, 10, shuffle=True)
+    validation_loader = torch.utils.data.DataLoader(data, 10)
+    expected = []
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        for _ in range(3):
+            for a, b in train_loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(a), b).backward()
+                optimizer.step()
+            with torch.no_grad():
+                for i, (a, b) in enumerate(validation_loader):
+                    output = model(a)
+                    F.cross_entropy(output, b)
+                    if i == 0:
+                        expected.append(output[:4].clone())
+    run = doctor.run()
+    assert run is not None
+    facts = run.facts(FixedSamplesFact)
+    assert [torch.equal(torch.tensor(f.outputs), e) for f, e in zip(facts, expected, strict=True)] == [True] * 3
+    assert len({tuple(f.fingerprints) for f in facts}) == 1

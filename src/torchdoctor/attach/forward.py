@@ -30,6 +30,8 @@ WATCHED_PASSES = 16
 """Passes that are watched after the loop shows signs of validating, before the hooks go out again."""
 OUTPUTS_KEPT = 8
 IDLE_CONTEXTS = 20
+FIXED_SAMPLES = 4
+FIXED_OUTPUTS = 16
 
 _is_compiling = torch.compiler.is_compiling
 
@@ -184,6 +186,8 @@ class ForwardWatch:
         if tensor is None or seen is None:
             return
         self._outputs = [*self._outputs[1 - OUTPUTS_KEPT :], (weakref.ref(tensor), seen)]
+        if not seen.grad and not self.session.loop.in_validation:
+            self._keep_fixed_samples(seen, tensor)
         if seen.grad and tensor.grad_fn is not None:
             seen.reached = False
 
@@ -193,6 +197,19 @@ class ForwardWatch:
             tensor.grad_fn.register_prehook(reached)
         if not self.session.loop.in_validation:
             self.update()
+
+    def _keep_fixed_samples(self, seen: Pass, output: Tensor) -> None:
+        """The first batch of a validation is the same each time, unless it is shuffled: its outputs show progress."""
+        looks = seen.data.get("inputs")
+        marks = looks[0].fingerprints if looks else None
+        if marks is not None and output.dim() and output.shape[0] and output.is_floating_point():
+            seen.data["fixed"] = (marks[:FIXED_SAMPLES], _first_samples(output))
+
+
+def _first_samples(tensor: Tensor) -> Tensor:
+    """A few numbers of the first few samples, copied: the tensor may be changed in place."""
+    few = tensor.detach()[:FIXED_SAMPLES]
+    return few.reshape(few.shape[0], -1)[:, :FIXED_OUTPUTS].to(torch.float32, copy=True)
 
 
 def _has_parameters(module: nn.Module) -> bool:

@@ -30,7 +30,16 @@ from torchdoctor.attach.places import Place
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
-from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, HealthFact, LoaderFact, LossCallFact, ModelFact
+from torchdoctor.facts import (
+    TRAIN,
+    UNKNOWN,
+    VALIDATION,
+    FixedSamplesFact,
+    HealthFact,
+    LoaderFact,
+    LossCallFact,
+    ModelFact,
+)
 from torchdoctor.findings import Verdict
 from torchdoctor.probes import memory
 from torchdoctor.probes.activations import ActivationProbe
@@ -99,6 +108,7 @@ class Session:
         self.notes: dict[str, None] = {}
         self.loaders: dict[str, LoaderFact] = {}
         self.grad_losses = 0
+        self._fixed_at = 0
         self.compiled = False
         self.finished = False
         self.failure: str | None = None
@@ -261,6 +271,7 @@ class Session:
             self._write_loss(look, seen)
         if seen.phase == VALIDATION:
             self._add_validation(seen, losses)
+            self._write_fixed_samples(seen)
 
     def _write_loss(self, look: LossLook, seen: Pass) -> None:
         if look.values is not None:
@@ -291,6 +302,19 @@ class Session:
         for site in sites:
             if len(self.validation_sites) < SITES_KEPT:
                 self.validation_sites.setdefault(site)
+
+    def _write_fixed_samples(self, seen: Pass) -> None:
+        """What the model makes of the first samples of this validation; the first pass of each alone has them."""
+        if "fixed" not in seen.data or self._fixed_at == self.loop.validations:
+            return
+        self._fixed_at = self.loop.validations
+        marks, outputs = seen.data["fixed"]
+        kept: list[int] = []
+        self.deferred.read(marks, lambda values: kept.extend(values.tolist()))
+        self.deferred.read(
+            outputs,
+            lambda values: self.record.fact(FixedSamplesFact(kept, values.tolist()), seen.step, seen.loader or ""),
+        )
 
     def _validation_ended(self, step: int) -> None:
         self.validation_loss.end(step, self.deferred.after)
