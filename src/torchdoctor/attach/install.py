@@ -81,7 +81,8 @@ class Installation:
         for name in FUNCTIONS:
             original = getattr(F, name, None)
             if original is not None:
-                wrap(F, name, after=sites.loss_site(name, original))
+                after, failed = sites.loss_site(name, original), sites.failure_site(name, original)
+                wrap(F, name, after=after, failed=failed)
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)

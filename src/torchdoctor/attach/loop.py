@@ -153,6 +153,10 @@ class Loop:
         self._close_interval(None)
         return calls
 
+    def settle(self) -> None:
+        """All that belongs to the update is written: begin the next step if every optimizer at work has stepped."""
+        self._begin_if_stepped()
+
     def optimizer(self, key: str) -> None:
         """An optimizer exists; the calls that lead to its steps are kept from now on."""
         self.calls.setdefault(key, [])

@@ -18,7 +18,7 @@ _is_compiling = torch.compiler.is_compiling
 
 Before = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 After = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
-Failed = Callable[[Any, BaseException], None]
+Failed = Callable[[Any, tuple[Any, ...], dict[str, Any], BaseException], None]
 
 
 class Patches:
@@ -68,7 +68,7 @@ class Patches:
                 try:
                     result = original(*args, **kwargs)
                 except BaseException as error:
-                    failed(token, error)
+                    failed(token, args, kwargs, error)
                     raise
             if after:
                 after(token, args, kwargs, result)

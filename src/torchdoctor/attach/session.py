@@ -46,7 +46,7 @@ from torchdoctor.probes.activations import ActivationProbe
 from torchdoctor.probes.batches import BatchLook, BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.graph import GraphProbe
+from torchdoctor.probes.graph import GraphProbe, saved_inputs
 from torchdoctor.probes.loss_calls import LossCallProbe
 from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
 from torchdoctor.probes.modes import ModesProbe
@@ -103,6 +103,8 @@ class Session:
         self.look_cost: dict[str, float] = {}
         self.batch: list[Tensor] = []
         self.targets: list[Tensor] = []
+        self.root: Tensor | None = None
+        """the loss whose backward begins now"""
         self.loss_sites: dict[str, None] = {}
         self.validation_sites: dict[str, None] = {}
         self.notes: dict[str, None] = {}
@@ -323,7 +325,11 @@ class Session:
     def _loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")
         self.context.nonfinite("loss", place, 1, step, nan=int(value != value))
-        self.nonfinite.examine(step, self.batch, self.targets)
+        known = {t.data_ptr() for t in self.targets}
+        inputs = [t for t in self.batch if t.data_ptr() not in known]
+        if not inputs and self.root is not None:
+            inputs = saved_inputs(self.root)
+        self.nonfinite.examine(step, inputs, self.targets)
 
     # -- the end ----------------------------------------------------------------------------
 

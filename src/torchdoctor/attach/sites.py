@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
+from torchdoctor import signals
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
@@ -73,7 +74,7 @@ class Sites:
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
 
     @guarded("loader exhausted")
-    def loader_exhausted(self, wanted: Any, error: BaseException) -> None:
+    def loader_exhausted(self, wanted: Any, _args: Any, _kwargs: Any, error: BaseException) -> None:
         if isinstance(error, StopIteration) and wanted is not None:
             self.session.loop.exhausted(wanted[1])
 
@@ -89,6 +90,9 @@ class Sites:
             session = self.session
             grad = result.requires_grad
             session.grad_losses += grad
+            target = args[1] if len(args) > 1 else kwargs.get("target")
+            if grad and isinstance(target, Tensor):
+                session.targets = [target]
             if grad and BATCH not in session.context.looks and session.loop.backwards:
                 session.loop.loss(True)
                 return
@@ -97,6 +101,19 @@ class Sites:
                 self._look_at_loss(call, grad)
 
         return loss_called
+
+    def failure_site(self, function: str, original: Callable[..., Any]) -> Callable[..., None]:
+        """A handler for a loss function that raises: what it was given tells why."""
+
+        @guarded(f"failed loss function {function}")
+        def loss_failed(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _error: BaseException) -> None:
+            session = self.session
+            call = read_call(function, original, args, kwargs, None)
+            if call is not None and not _is_wrapped(call.input):
+                phase = TRAIN if call.input.requires_grad else UNKNOWN
+                session.loss_calls.write(describe(call, caller()), value_statistics(call), phase, session.context.step)
+
+        return loss_failed
 
     def _look_at_loss(self, call: LossCall, grad: bool) -> None:
         session = self.session
@@ -108,8 +125,6 @@ class Sites:
             session.context.read(_mean_loss(call), lambda value: box.append(float(value)))
         target = call.target
         detailed = BATCH in session.context.looks
-        if target is not None and grad:
-            session.targets = [target]
         classes = call.input.shape[call.class_dim] if call.class_dim is not None else None
         look = LossLook(
             fact=describe(call, place),
@@ -182,7 +197,9 @@ class Sites:
             session.activations.finish()
             session.spend(LOOK, start)
         if loss.numel() == 1:
+            session.root = loss
             session.training_loss.backward(self._unscaled(loss))
+            session.root = None
 
     def _unscaled(self, loss: Tensor) -> Tensor:
         """The loss before the gradient scaler multiplied it."""
@@ -206,7 +223,7 @@ class Sites:
         session.lines.resume(session.context.step)
 
     @guarded("backward failed")
-    def backward_failed(self, _token: Any, _error: BaseException) -> None:
+    def backward_failed(self, _token: Any, _args: Any, _kwargs: Any, _error: BaseException) -> None:
         self._backward_depth = 0
 
     # -- optimizers --------------------------------------------------------------------
@@ -260,10 +277,11 @@ class Sites:
         self.clearing.after_step(key, optimizer, session.context.step)
         session.training_loss.stepped(session.key(key), session.deferred.after, first_only=closure)
         calls = session.loop.optimizer_step(key)
-        session.turn()
         session.optimizers.stepped(key, optimizer, calls, closure)
         session.after_update(key)
         session.batch, session.targets = [], []
+        session.loop.settle()
+        session.turn()
         if session.live:
             session.live.check()
 
@@ -307,18 +325,20 @@ class Sites:
     def scaler_step_ends(self, before: int | None, args: tuple[Any, ...], _kwargs: dict[str, Any], _r: Any) -> None:
         session = self.session
         skipped = before == self._stepped
-        session.record.scalar("scaler.skipped", session.context.step, float(skipped))
+        step = session.context.step if skipped else session.loop.updates - 1
+        session.record.scalar(signals.STEP_SKIPPED.name, step, float(skipped))
         if skipped and len(args) > 1 and isinstance(args[1], Optimizer):
             key = session.registry.optimizer_key(args[1])
             self.clearing.after_step(key, args[1], session.context.step)
             session.training_loss.stepped(session.key(key), session.deferred.after)
             session.loop.optimizer_step(key)
+            session.loop.settle()
             session.turn()
 
     @guarded("scaler updated")
     def scaler_updated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         self.session.loop.call("scaler")
-        self.session.optimizers.scaled(args[0])
+        self.session.optimizers.scaled(args[0], max(0, self.session.loop.updates - 1))
 
     @guarded("gradients unscaled")
     def unscaled(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:

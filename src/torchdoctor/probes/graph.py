@@ -15,6 +15,7 @@ from torchdoctor.facts import GraphFact
 from torchdoctor.probes.context import Context
 
 NODES_LIMIT = 50_000
+INPUTS_KEPT = 4
 HEAD_LIMIT = 200
 """Operators kept between the loss and the last parametrised layer."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -193,6 +194,27 @@ def saved_activations(graph: Graph) -> Iterator[tuple[str, Tensor, Any]]:
             continue
         if isinstance(result, Tensor):
             yield ACTIVATIONS[name], result.detach(), node
+
+
+def saved_inputs(loss: Tensor) -> list[Tensor]:
+    """Tensors from outside that the first layers kept for their gradients: what the model was given."""
+    found: dict[int, Tensor] = {}
+    queue = deque([loss.grad_fn] if loss.grad_fn is not None else [])
+    seen = set(queue)
+    while queue and len(seen) < NODES_LIMIT:
+        node = queue.popleft()
+        for name in ("_saved_mat1", "_saved_input", "_saved_self"):
+            try:
+                saved = getattr(node, name, None)
+            except RuntimeError:  # changed in place since
+                continue
+            if isinstance(saved, Tensor) and not saved.requires_grad and saved.dim() > 1:
+                found.setdefault(saved.data_ptr(), saved)
+        for child, _ in node.next_functions:
+            if child is not None and child not in seen and child.name() != ACCUMULATE:
+                seen.add(child)
+                queue.append(child)
+    return list(found.values())[-INPUTS_KEPT:]
 
 
 def nearest_parameter(node: Any, limit: int = 64) -> tuple[Tensor | None, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor import stats
@@ -41,8 +44,14 @@ class NonfiniteProbe:
     def _check(self, role: str, name: str, tensor: Tensor, step: int) -> None:
         if not tensor.is_floating_point() or stats.unsupported(tensor) is not None or tensor.numel() == 0:
             return
-        count = tensor.detach().isfinite().logical_not().sum()
-        self._context.read(count, lambda v: self._context.nonfinite(role, name, int(v), step) if int(v) else None)
+        plain = tensor.detach()
+        counts = torch.stack([plain.isfinite().logical_not().sum(), plain.isnan().sum()])
+
+        def arrived(values: NDArray[Any]) -> None:
+            if values[0]:
+                self._context.nonfinite(role, name, int(values[0]), step, nan=int(values[1]))
+
+        self._context.read(counts, arrived)
 
     def _check_batch(self, role: str, name: str, tensor: Tensor, step: int) -> None:
         tensor = tensor.detach()

@@ -99,11 +99,11 @@ class OptimizerProbe:
             record.fact(ClipFact(how=how, threshold=threshold, norm_type=norm_type, **details), step, how)
 
     @contained("optimizers: scaled")
-    def scaled(self, scaler: Any) -> None:
-        """After GradScaler.update: the scale, read without waiting."""
+    def scaled(self, scaler: Any, step: int) -> None:
+        """After GradScaler.update for that step: the scale, read without waiting."""
         scale = getattr(scaler, "_scale", None)
         if isinstance(scale, Tensor):
-            step, record = self._context.step, self._context.record
+            record = self._context.record
             self._context.read(scale, lambda v: record.scalar(signals.SCALE.name, step, float(v)))
 
     @contained("optimizers: scheduled")
