@@ -6,7 +6,6 @@ The composition root for use in a program: it hands the engine to the session an
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from torch.optim import Optimizer
 
 from torchdoctor import engine, signals
 from torchdoctor.attach import session as sessions
-from torchdoctor.attach.options import DISABLE_KEY, RUNS_FOLDER, Options
+from torchdoctor.attach.options import RUNS_FOLDER, Options, is_disabled
 from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.rules import catalogue
@@ -64,11 +63,13 @@ def watch(
         every_step=every_step,
         stop_on=tuple(stop_on),
     )
-    if os.environ.get(DISABLE_KEY) == "1":
+    if is_disabled():
         return Doctor(None, quiet=True)
     running = sessions.current()
     if running is not None:
-        log.info("torchdoctor: already watching; watch() joins the session that runs")
+        log.info("torchdoctor: already watching; watch() joins the session that runs, with that one's options")
+        if running.live is not None:
+            running.live.stop_on |= frozenset(stop_on)
     session = running or sessions.start(options, engine.examine)
     for target in targets:
         if isinstance(target, nn.Module):
@@ -148,7 +149,11 @@ class Doctor:
         session = self._session
         if session is None or session.finished or not self._owns:
             return self._verdict
-        self._verdict = session.finish(status)
+        try:
+            self._verdict = session.finish(status)
+        except Exception:
+            log.exception("torchdoctor: the run could not be closed; `torchdoctor diagnose %s`", session.directory)
+            return None
         if self._verdict is None:
             if not self._quiet:
                 print("torchdoctor: nothing was trained while it watched", file=sys.stderr)
@@ -175,8 +180,9 @@ class Doctor:
         status = "finished" if kind is None or kind is StopTraining else "crashed"
         self.close("interrupted" if kind is KeyboardInterrupt else status)
         if kind is StopTraining:
-            print(f"torchdoctor: {error}", file=sys.stderr)
-            return True
+            if self._owns:
+                print(f"torchdoctor: {error}", file=sys.stderr)
+            return self._owns
         return False
 
     def _repr_html_(self) -> str:

@@ -56,6 +56,8 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
         if i == 9:
             with pytest.raises(RuntimeError):
                 torch.zeros(1).backward()
+            with pytest.raises(ValueError, match="boolean"):
+                model.train("yes")  # type: ignore[arg-type]
             with pytest.raises(IndexError):
                 F.cross_entropy(model(a), b + 100)
         if i == 12:

@@ -208,3 +208,19 @@ def test_a_very_long_interval_does_not_grow(recorded: Recorded) -> None:
     assert len(recorded.loop._interval.passes) <= 512
     recorded.loop.close()
     assert recorded.phases().count(VALIDATION) == 2000
+
+
+def test_updates_by_hand_are_steps_of_their_own() -> None:
+    loop = Loop()
+    for _ in range(10):
+        loop.forward("model", True, True)
+        loop.backward()
+    assert loop.step == 9
+    assert loop.describe([], [], []).updates == 0
+
+
+def test_long_accumulation_before_the_first_step_is_waited_for(recorded: Recorded) -> None:
+    for _ in range(32):
+        recorded.loop.forward("model", True, True)
+        recorded.loop.backward()
+    assert recorded.loop.step == 0

@@ -208,3 +208,85 @@ def test_fixed_samples_are_followed_through_validations(tmp_path: Path) -> None:
     facts = run.facts(FixedSamplesFact)
     assert [torch.equal(torch.tensor(f.outputs), e) for f, e in zip(facts, expected, strict=True)] == [True] * 3
     assert len({tuple(f.fingerprints) for f in facts}) == 1
+
+
+def by_hand(steps: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    for _ in range(steps):
+        x = torch.randn(16, 6)
+        model.zero_grad()
+        F.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.5 * parameter.grad
+
+
+def test_updates_by_hand_are_followed(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        by_hand(40)
+    run = doctor.run()
+    assert run is not None
+    assert len(run.scalar(signals.LOSS_TRAIN)) == 40
+    assert not torch.is_anomaly_enabled()
+    assert all(f.severity.value == "info" for f in doctor.findings())
+
+
+def test_an_optimizer_used_for_its_groups_alone_is_no_fault(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        for _ in range(40):
+            x = torch.randn(16, 6)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+            with torch.no_grad():
+                for parameter in optimizer.param_groups[0]["params"]:
+                    parameter -= 0.5 * parameter.grad
+    assert [f.name for f in doctor.findings() if f.severity.value != "info"] == []
+
+
+def test_an_optimizer_for_every_task_leaves_nothing_behind(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        for _ in range(50):
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(2):
+                x = torch.randn(8, 6)
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+                optimizer.step()
+            del optimizer
+        session = sessions.current()
+        assert session is not None
+        assert len(session.registry.optimizers) <= 2
+    run = doctor.run()
+    assert run is not None
+    assert run.steps >= 99
+
+
+def test_a_model_that_raised_is_not_still_running(tmp_path: Path) -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.layer(x)
+            raise KeyError("stop early")
+
+    teacher, student = Breaks(), nn.Sequential(nn.Linear(6, 3))
+    optimizer = torch.optim.SGD(student.parameters(), 0.1)
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        for _ in range(10):
+            x = torch.randn(8, 6)
+            with pytest.raises(KeyError):
+                teacher(x)
+            optimizer.zero_grad()
+            F.cross_entropy(student(x), x[:, :3].argmax(1)).backward()
+            optimizer.step()
+    run = doctor.run()
+    assert run is not None
+    assert any(name.endswith("0.weight") for name in run.parameters)

@@ -21,7 +21,7 @@ from typing import Any
 
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
-from torchdoctor.attach.options import DISABLE_KEY, ENVIRONMENT_KEY, Options
+from torchdoctor.attach.options import ENVIRONMENT_KEY, Options, is_disabled
 from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED, describe_error
 from torchdoctor.attach.voice import say
 from torchdoctor.errors import StopTraining
@@ -41,10 +41,6 @@ VALUED_FLAGS = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 
 AFTER_THE_LAST_CHILD = -100
 """Priority at multiprocessing's exit: below zero comes after it has joined its own children."""
-
-
-def is_disabled() -> bool:
-    return os.environ.get(DISABLE_KEY, "") not in ("", "0")
 
 
 def follow(options: Options) -> None:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from torchdoctor import signals
+from torchdoctor import signals, stats
+from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
 BACKWARDS_KEPT = 64
@@ -39,6 +40,7 @@ class ClearingCheck:
         self._context = context
         self._watches: dict[str, Watch] = {}
 
+    @contained("clearing: after_step")
     def after_step(self, key: str, optimizer: Optimizer, step: int) -> None:
         """An update was made: say whether its gradients were its own, and watch the next."""
         watch = self._watches.pop(key, None)
@@ -48,11 +50,13 @@ class ClearingCheck:
         if parameter is not None:
             self._watches[key] = Watch(weakref.ref(parameter))
 
+    @contained("clearing: zeroed")
     def zeroed(self, key: str | None) -> None:
         for name, watch in self._watches.items():
             if key in (None, name):
                 watch.zero_grad_called = True
 
+    @contained("clearing: before_backward")
     def before_backward(self) -> None:
         for watch in self._watches.values():
             gradient = _gradient(watch)
@@ -64,6 +68,7 @@ class ClearingCheck:
             else:
                 watch.clean = (gradient.detach() == 0).all().float()
 
+    @contained("clearing: after_backward")
     def after_backward(self) -> None:
         for watch in self._watches.values():
             if _state(_gradient(watch)) != watch.before and len(watch.seen) < BACKWARDS_KEPT:
@@ -87,7 +92,7 @@ def _watched_parameter(optimizer: Optimizer) -> Tensor | None:
     candidate: Tensor | None = None
     for group in reversed(optimizer.param_groups):
         for parameter in reversed(group["params"]):
-            if parameter.grad is not None and not parameter.grad.is_sparse:
+            if parameter.grad is not None and not parameter.grad.is_sparse and stats.unsupported(parameter) is None:
                 candidate = candidate if candidate is not None else parameter
                 if parameter.dim() >= 2:
                     return parameter

@@ -42,8 +42,9 @@ class Deferred:
             self.dropped += 1
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         host.copy_(tensor, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
+        with torch.cuda.device(tensor.device):
+            event = torch.cuda.Event()
+            event.record()
         self._queue.append((event, host, callback))
 
     def after(self, action: Callable[[], None]) -> None:
@@ -60,10 +61,15 @@ class Deferred:
             callback(_as_numpy(host))
 
     def drain(self) -> None:
-        """Wait for all of them; at the end of a run only."""
+        """Wait for all of them; at the end of a run only. A device that has failed gives none of them."""
         while self._queue:
             event, host, callback = self._queue.popleft()
-            event.synchronize()
+            try:
+                event.synchronize()
+            except RuntimeError:
+                self.dropped += len(self._queue) + 1
+                self._queue.clear()
+                return
             callback(_as_numpy(host))
 
 

@@ -7,7 +7,6 @@ they stay, since taking them out and putting them back would compile again.
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from time import perf_counter
 from typing import Any
@@ -101,6 +100,12 @@ class ForwardWatch:
         self._handles = []
         self._stack.clear()
 
+    def forget_calls(self) -> None:
+        """No module runs at this point of the loop: one that ended by an exception was never left."""
+        self._stack.clear()
+        self._pass = None
+        self._looking = False
+
     # -- passes ---------------------------------------------------------------------------
 
     def enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -153,7 +158,7 @@ class ForwardWatch:
             seen.data["inputs"] = [look] if look is not None else []
             session.spend(BATCH, start)
         if seen.grad and not session.batch:
-            session.batch = tensors
+            session.batch = [t.detach() for t in tensors]
 
     def _mark_feeding(self, tensors: list[Tensor]) -> None:
         """A pass whose output is this pass's input is part of the same step, not a validation."""
@@ -246,8 +251,3 @@ def _post_hook(module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 _TARGETS = {_pre_hook: _entered, _post_hook: _left}
-
-
-def quiet_compile_warning() -> None:
-    """torch.compile warns of global hooks; ours do nothing inside a compiled region."""
-    warnings.filterwarnings("ignore", message=".*global hooks on modules.*")

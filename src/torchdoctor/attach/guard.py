@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
+from threading import get_ident
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -49,11 +50,19 @@ class Site:
 class State:
     """What all sites share in one process."""
 
-    __slots__ = ("inside", "own_seconds")
+    __slots__ = ("capturing", "inside", "own_seconds", "thread")
 
     def __init__(self) -> None:
         self.inside = False
         self.own_seconds = 0.0
+        self.thread: int | None = None
+        """the thread that trains; what others do is not looked at"""
+        self.capturing: Callable[[], bool] = _never
+        """whether a CUDA graph is being captured, into which our operations must not get"""
+
+
+def _never() -> bool:
+    return False
 
 
 SITES: dict[str, Site] = {}
@@ -68,7 +77,9 @@ def guarded(name: str) -> Callable[[C], C]:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if site.off or STATE.inside:
+            if site.off or STATE.inside or (STATE.thread is not None and get_ident() != STATE.thread):
+                return None
+            if STATE.capturing():
                 return None
             STATE.inside = True
             start = perf_counter()
@@ -123,6 +134,7 @@ def reset() -> None:
         site.reset()
     STATE.inside = False
     STATE.own_seconds = 0.0
+    STATE.thread = None
 
 
 def disabled() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from typing import Any
@@ -15,12 +16,15 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchdoctor.attach import guard
-from torchdoctor.attach.forward import ForwardWatch, quiet_compile_warning
+from torchdoctor.attach.forward import ForwardWatch
 from torchdoctor.attach.guard import is_guarded
 from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
 from torchdoctor.probes.loss_calls import FUNCTIONS
+
+FRAMES_UP_POSITION = 3
+"""torch.jit.script(obj, optimize, _frames_up, ...)"""
 
 
 class Installation:
@@ -33,6 +37,7 @@ class Installation:
         self.forward = ForwardWatch(session)
         self.sites.arm = self.forward.arm
         self.sites.grad_off = self.forward.grad_off
+        self.sites.forget_calls = self.forward.forget_calls
         session.on_turn = self.forward.update
         self._handles: list[Any] = []
         self._place()
@@ -52,7 +57,7 @@ class Installation:
         wrap(Optimizer, "__init__", after=sites.optimizer_created)
         wrap(Optimizer, "zero_grad", after=sites.zeroed)
         wrap(torch.nn.Module, "zero_grad", after=sites.zeroed)
-        wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed)
+        wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed, failed=sites.mode_failed)
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
         wrap(torch.Tensor, "item", after=sites.item_read, gate=sites.reads_gate)
         wrap(torch, "compile", before=sites.compiling)
@@ -86,7 +91,6 @@ class Installation:
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)
-        quiet_compile_warning()
 
     def _hook(self, register: Any, handler: Any) -> None:
         if not is_guarded(handler):
@@ -97,7 +101,10 @@ class Installation:
         """torch.jit.script reads the source of what it compiles: it must find the originals."""
         patches, original = self.patches, torch.jit.script
 
+        @functools.wraps(original)
         def script(*args: Any, **kwargs: Any) -> Any:
+            if len(args) < FRAMES_UP_POSITION:  # it looks names up in its caller's frame: ours is one more
+                kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             with patches.suspended():
                 return original(*args, **kwargs)
 
@@ -107,6 +114,7 @@ class Installation:
     def remove(self) -> None:
         self.patches.remove()
         self.forward.take_out()
+        self.sites.restore_warnings()
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -131,3 +139,5 @@ def _go_inert() -> None:
     guard.STATE.inside = True
     for installation in _INSTALLED:
         installation.patches.active = False
+        installation.session.lines.stop()
+        installation.forward.take_out()

@@ -61,7 +61,10 @@ class LiveEngine:
             if self._ended:
                 return
             try:
-                self.consider(self._examine(self._session.record.run()))
+                verdict = self._examine(self._session.record.run())
+                if self._ended:
+                    return
+                self.consider(verdict)
             except Exception:
                 log.exception("torchdoctor: live examination failed; the verdict at the end is not affected")
                 return
@@ -81,7 +84,10 @@ class LiveEngine:
             if name in self.stop_on:
                 self.stop_for = finding
             for listener in self.listeners:
-                listener(finding)
+                try:
+                    listener(finding)
+                except Exception:
+                    log.exception("torchdoctor: on_finding raised")
 
     def check(self) -> None:
         """In the training thread, after an update: end the run if the user asked for it."""

@@ -19,6 +19,9 @@ from typing import Any
 
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, PhaseFact
 
+UNSTEPPED = 64
+"""Backwards without any optimizer step after which each is taken for a step of its own (an update by hand)."""
+WALKS_KEPT = 256
 PENDING_PASSES = 512
 """Passes of one interval that wait for their phase; beyond it they are decided without what comes later."""
 CALLS_KEPT = 32
@@ -78,6 +81,7 @@ class Loop:
         self.step = 0
         self.backwards = 0
         self.backwards_since_step = 0
+        self.stepped_ever = False
         self.passes = {TRAIN: 0, VALIDATION: 0, UNKNOWN: 0}
         self.validations = 0
         self.in_validation = False
@@ -97,6 +101,8 @@ class Loop:
         walk = self._iterators.get(iterator)
         if walk is None or walk.loader != loader:
             walk = self._iterators[iterator] = Walk(loader)
+            if len(self._iterators) > WALKS_KEPT:  # walks that were broken off
+                del self._iterators[next(iter(self._iterators))]
         walk.fetched += 1
         self._close_interval(walk)
 
@@ -130,6 +136,9 @@ class Loop:
 
     def backward(self) -> None:
         self._begin_if_stepped()
+        if not self.stepped_ever and self.backwards_since_step >= (UNSTEPPED if self.calls else 1):
+            self._close_interval(None)
+            self._next_step()
         self.backwards += 1
         self.backwards_since_step += 1
         interval = self._interval
@@ -146,6 +155,7 @@ class Loop:
         if optimizer in self._stepped:
             self._next_step()
         self._stepped.add(optimizer)
+        self.stepped_ever = True
         self.backwards_since_step = 0
         self._note("step", optimizer)
         calls = self.calls.pop(optimizer, [])
@@ -227,7 +237,7 @@ class Loop:
         """What the loop was taken to be, for the record and for the user to check."""
         distances = [b - a for a, b in zip(self._validated_at, self._validated_at[1:], strict=False) if b > a]
         return PhaseFact(
-            updates=self.updates,
+            updates=self.updates if self.stepped_ever else 0,
             backwards=self.backwards,
             passes_train=self.passes[TRAIN],
             passes_validation=self.passes[VALIDATION],

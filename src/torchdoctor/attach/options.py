@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -14,6 +15,11 @@ DISABLE_KEY = "TORCHDOCTOR_DISABLE"
 
 OVERHEAD_GPU = 0.01
 OVERHEAD_CPU = 0.03
+
+
+def is_disabled() -> bool:
+    """Whether the user switched all of it off in the environment."""
+    return os.environ.get(DISABLE_KEY, "") not in ("", "0")
 
 
 @dataclass(frozen=True)

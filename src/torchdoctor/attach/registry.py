@@ -51,7 +51,8 @@ class Registry:
             inner = getattr(optimizer, "optimizer", None)
             if isinstance(inner, Optimizer):  # accelerate's wrapper around the user's
                 return self.optimizer_key(inner)
-            key = self._optimizer_keys[id(optimizer)] = str(len(self.optimizers))
+            dead = next((k for k, ref in self.optimizers.items() if ref() is None), None)
+            key = self._optimizer_keys[id(optimizer)] = dead or str(len(self.optimizers))
             self.optimizers[key] = weakref.ref(optimizer)
         return key
 
@@ -131,7 +132,7 @@ class Registry:
 
     def called_inside(self, module: nn.Module) -> None:
         """A module was called while another one ran."""
-        if id(module) not in self._inside and id(module) not in self.module_names:
+        if id(module) not in self._inside and id(module) not in self.module_names and module._parameters:
             self._inside[id(module)] = weakref.ref(module)
 
     def _is_stray(self, module: nn.Module) -> bool:

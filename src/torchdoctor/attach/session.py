@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from torchdoctor.attach import guard
 from torchdoctor.attach.deferred import Deferred
 from torchdoctor.attach.governor import Governor
+from torchdoctor.attach.guard import contained
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop, Pass
@@ -88,6 +89,8 @@ class Session:
 
     def __init__(self, options: Options, examine: Examine | None = None) -> None:
         guard.reset()
+        if torch.cuda.is_available():
+            guard.STATE.capturing = torch.cuda.is_current_stream_capturing
         self.options = options
         self.examine = examine
         self.rank = find_rank() or 0
@@ -159,6 +162,8 @@ class Session:
         if self.loop.step == self.context.step:
             return
         previous = self.context.step
+        if not self.loop.stepped_ever:
+            self.training_loss.flush(self.deferred.after)
         seconds, own = self.clock.finish(previous, guard.STATE.own_seconds)
         looked = 0.0
         if self.look_cost:
@@ -187,6 +192,7 @@ class Session:
         except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
             log.warning("torchdoctor: no run can be written to %s (%s); not watching", self.directory, self.failure)
+            self.lines.stop()
             self.on_finish()
 
     # -- models -------------------------------------------------------------------
@@ -358,6 +364,12 @@ class Session:
             return None
         return self.examine(self.record.stored_run())
 
+    def unstepped_backward(self) -> None:
+        """No optimizer has stepped yet: whether parameters change all the same shows from backward to backward."""
+        self.wiring.at_backward()
+        self.wiring.write(0, self.registry.loaded)
+
+    @contained("session: close")
     def _close_loop(self, crashed: bool = False) -> None:
         if self.live:
             self.live.stop()
@@ -372,6 +384,8 @@ class Session:
             return
         step = self.context.step
         self.clock.finish(step, guard.STATE.own_seconds)
+        if not self.loop.stepped_ever:
+            self.wiring.at_backward()
         self.predictions.flush_train(step)
         self.batches.close(step)
         self.modes.close(step)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
+from threading import get_ident
 from time import perf_counter
 from typing import Any
 
@@ -34,10 +36,14 @@ class Sites:
         self.clearing = ClearingCheck(session.context)
         self.arm: Callable[[], None] = lambda: None
         self.grad_off: Callable[[bool], None] = lambda _: None
+        self.forget_calls: Callable[[], None] = lambda: None
+        self._filter: Any = None
         self.reads_gate = [False]
         """numbers read from tensors are of interest inside no_grad blocks only"""
         self._no_grad_blocks = 0
         self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._walks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._serial = 0
         self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._backward_depth = 0
         self._mode_depth = 0
@@ -51,12 +57,14 @@ class Sites:
     @guarded("loader iterator")
     def loader_iterated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], iterator: Any) -> None:
         self._loaders[iterator] = weakref.ref(args[0])
+        self._serial += 1
+        self._walks[iterator] = self._serial
         if self.session.loop.loader_phases.get(self.session.registry.loader_name(args[0])) != TRAIN:
             self.arm()
 
     @guarded("batch wanted")
     def batch_wanted(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[float, int]:
-        return perf_counter(), id(args[0])
+        return perf_counter(), self._walks.get(args[0], id(args[0]))
 
     @guarded("batch fetched")
     def batch_fetched(self, wanted: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
@@ -67,8 +75,9 @@ class Sites:
         name = session.registry.loader_name(loader) if loader is not None else "loader"
         if name not in session.loaders:
             session.loaders[name] = _describe_loader(name, loader)
+        self.forget_calls()
         session.batch = batch_tensors(batch)
-        session.loop.fetch(id(args[0]), name)
+        session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
         session.turn()
         samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
@@ -76,6 +85,7 @@ class Sites:
     @guarded("loader exhausted")
     def loader_exhausted(self, wanted: Any, _args: Any, _kwargs: Any, error: BaseException) -> None:
         if isinstance(error, StopIteration) and wanted is not None:
+            self.session.batch = []
             self.session.loop.exhausted(wanted[1])
 
     # -- losses ---------------------------------------------------------------------
@@ -164,6 +174,9 @@ class Sites:
         if self._backward_depth > 1 or _inside_backward():
             return False
         session = self.session
+        if guard.STATE.thread is None:
+            guard.STATE.thread = get_ident()
+        self.forget_calls()
         tensors = args[0] if args else kwargs.get("tensors")
         roots = [tensors] if isinstance(tensors, Tensor) else list(tensors or ())
         loss = next((t for t in roots if isinstance(t, Tensor)), None)
@@ -174,6 +187,8 @@ class Sites:
         session.clock.backward_begins(guard.STATE.own_seconds)
         if loss is not None:
             self._look_at_root(loss)
+        if session.structural and not session.loop.stepped_ever:
+            session.unstepped_backward()
         session.lines.pause()
         return True
 
@@ -253,6 +268,7 @@ class Sites:
         session.loop.optimizer(key)
         session.begin_record()
         self._stepping = not closure
+        self._closures.discard(id(optimizer))
         if closure:
             self._closures.add(id(optimizer))
         session.clock.optimizer_begins(closure)
@@ -368,6 +384,10 @@ class Sites:
     def mode_changed(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
         self._mode_depth = max(0, self._mode_depth - 1)
 
+    @guarded("mode change failed")
+    def mode_failed(self, _token: Any, _args: Any, _kwargs: Any, _error: BaseException) -> None:
+        self._mode_depth = 0
+
     @guarded("state loaded")
     def state_loaded(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         registry = self.session.registry
@@ -389,7 +409,19 @@ class Sites:
     @guarded("compile")
     def compiling(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         self.session.compiled = True
+        self._quiet_warning()
         self.arm()
+
+    def _quiet_warning(self) -> None:
+        """torch.compile warns of global hooks; ours do nothing inside a compiled region."""
+        if self._filter is None:
+            warnings.filterwarnings("ignore", message=".*global hooks on modules.*")
+            self._filter = warnings.filters[0]
+
+    def restore_warnings(self) -> None:
+        if self._filter is not None and self._filter in warnings.filters:
+            warnings.filters.remove(self._filter)
+        self._filter = None
 
     def _note_site(self, call: str, place: Place | None) -> None:
         if place is None or (call, *place) in self._last_sites or len(self._last_sites) > 64:

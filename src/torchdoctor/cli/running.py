@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchdoctor.attach.attachment import Attachment
-from torchdoctor.attach.children import follow, is_disabled, watch_for_exec
+from torchdoctor.attach.children import follow, watch_for_exec
 from torchdoctor.attach.launcher import launch
-from torchdoctor.attach.options import Options
+from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, FINISHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target

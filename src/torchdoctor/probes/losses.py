@@ -12,6 +12,9 @@ from torchdoctor import signals
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
+BOXES_KEPT = 256
+BACKWARDS_KEPT = 4096
+
 
 class TrainingLoss:
     """Collects the losses of a step's backwards and writes their mean once the optimizer is known."""
@@ -26,7 +29,8 @@ class TrainingLoss:
         """A backward from this scalar begins."""
         step = self._context.step
         box: list[float] = []
-        self._waiting.append(box)
+        if len(self._waiting) < BACKWARDS_KEPT:
+            self._waiting.append(box)
 
         def arrived(value: Any) -> None:
             number = float(value)
@@ -69,13 +73,26 @@ class ValidationLoss:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._sums: dict[str, list[tuple[list[float], int]]] = {}
+        self._done: dict[str, tuple[float, int]] = {}
         self._first_loader: str | None = None
 
     def add(self, loader: str, losses: list[tuple[list[float], int]]) -> None:
         """Loss boxes (a box is filled when its value arrives) and the samples each stands for."""
         if self._first_loader is None:
             self._first_loader = loader
-        self._sums.setdefault(loader, []).extend(losses)
+        waiting = self._sums.setdefault(loader, [])
+        waiting.extend(losses)
+        if len(waiting) > BOXES_KEPT:
+            self._fold(loader, waiting)
+
+    def _fold(self, loader: str, boxes: list[tuple[list[float], int]]) -> None:
+        """Add up what has arrived, so that a long validation takes no more memory than a short one."""
+        total, samples = self._done.get(loader, (0.0, 0))
+        for box, n in boxes:
+            if box:
+                total, samples = total + sum(box) * n, samples + n
+        self._done[loader] = (total, samples)
+        boxes[:] = [(box, n) for box, n in boxes if not box]
 
     @contained("losses: end")
     def end(self, step: int, later: Callable[[Callable[[], None]], None]) -> None:
@@ -83,10 +100,10 @@ class ValidationLoss:
 
         def write() -> None:
             for loader, boxes in sums.items():
-                known = [(sum(box), n) for box, n in boxes if box]
-                samples = sum(n for _, n in known)
+                self._fold(loader, boxes)
+                total, samples = self._done.pop(loader)
                 if samples:
-                    mean = sum(v * n for v, n in known) / samples
+                    mean = total / samples
                     key = "" if loader == self._first_loader else loader
                     self._context.record.scalar(signals.LOSS_VALIDATION.name, step, mean, key)
 

@@ -20,6 +20,8 @@ PATTERNS_KEPT = 12
 """Distinct call orders of one optimizer that are written down."""
 
 
+SCHEDULED = ("lr", "momentum", "betas")
+"""Hyperparameters that schedulers move at every step."""
 LEARNING_RATE = signals.LEARNING_RATE.name
 
 
@@ -33,6 +35,7 @@ class OptimizerProbe:
         self._context = context
         self._places: dict[str, Place] = {}
         self._described: dict[str, Any] = {}
+        self._clips: set[tuple[Any, ...]] = set()
         self._patterns: dict[str, set[tuple[str, ...]]] = {}
 
     @contained("optimizers: created")
@@ -70,7 +73,7 @@ class OptimizerProbe:
     @contained("optimizers: describe")
     def describe(self, key: str, optimizer: Optimizer) -> None:
         groups = [plain_group(g) for g in optimizer.param_groups]
-        static = [{k: v for k, v in g.items() if k != "lr"} for g in groups]
+        static = [{k: v for k, v in g.items() if k not in SCHEDULED} for g in groups]
         if self._described.get(key) == static:
             return
         self._described[key] = static
@@ -94,8 +97,8 @@ class OptimizerProbe:
             record.scalar(signals.CLIP_THRESHOLD.name, step, threshold)
             self._context.read(norm, lambda v: record.scalar(signals.CLIP_NORM.name, step, float(v)))
         signature = (how, threshold, details["after_step"])
-        if self._described.get("clip") != signature:
-            self._described["clip"] = signature
+        if signature not in self._clips and len(self._clips) < PATTERNS_KEPT:
+            self._clips.add(signature)
             record.fact(ClipFact(how=how, threshold=threshold, norm_type=norm_type, **details), step, how)
 
     @contained("optimizers: scaled")

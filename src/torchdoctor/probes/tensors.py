@@ -163,6 +163,8 @@ class TensorProbe:
             module_type=module_type,
             order=orders.get(name),
         )
+        if self._described.get(name) == fact:
+            return
         self._described[name] = fact
         self._context.record.fact(fact, self._context.step, name)
 

@@ -60,6 +60,16 @@ class WiringProbe:
         self._stepped.add(key)
         self._fingerprint(self._compare_after)
 
+    @contained("wiring: at_backward")
+    def at_backward(self) -> None:
+        """Where no optimizer steps: what differs from the first look was changed by hand."""
+        self._fingerprint(self._compare_unstepped)
+
+    def _compare_unstepped(self, names: list[str], _frozen: set[str], values: NDArray[Any]) -> None:
+        for name, mark in zip(names, np.asarray(values).tolist(), strict=True):
+            if self._first.setdefault(name, mark) != mark:
+                self._outside.add(name)
+
     def _fingerprint(self, use: Any) -> None:
         named = [(n, p) for n, p in self._context.names.parameters() if stats.unsupported(p) is None and p.numel()]
         if not named:
