@@ -18,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torchdoctor.attach import guard
 from torchdoctor.attach.forward import ForwardWatch
 from torchdoctor.attach.guard import is_guarded
+from torchdoctor.attach.loaders import LoaderSites
 from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
@@ -34,10 +35,11 @@ class Installation:
         self.session = session
         self.patches = Patches()
         self.sites = Sites(session)
+        self.loaders = LoaderSites(session)
         self.forward = ForwardWatch(session)
-        self.sites.arm = self.forward.arm
+        self.sites.arm = self.loaders.arm = self.forward.arm
         self.sites.grad_off = self.forward.grad_off
-        self.sites.forget_calls = self.forward.forget_calls
+        self.sites.forget_calls = self.loaders.forget_calls = self.forward.forget_calls
         session.on_turn = self.forward.update
         self._handles: list[Any] = []
         self._place()
@@ -46,7 +48,7 @@ class Installation:
         _forget_in_children(self)
 
     def _place(self) -> None:
-        sites, wrap = self.sites, self.patches.wrap
+        sites, loaders, wrap = self.sites, self.loaders, self.patches.wrap
         wrap(
             torch.autograd,
             "backward",
@@ -64,13 +66,13 @@ class Installation:
         for context in (torch.no_grad, torch.inference_mode):
             wrap(context, "__enter__", after=sites.grad_switched_off)
             wrap(context, "__exit__", after=sites.grad_switched_back)
-        wrap(DataLoader, "__iter__", after=sites.loader_iterated)
+        wrap(DataLoader, "__iter__", after=loaders.loader_iterated)
         wrap(
             _BaseDataLoaderIter,
             "__next__",
-            before=sites.batch_wanted,
-            after=sites.batch_fetched,
-            failed=sites.loader_exhausted,
+            before=loaders.batch_wanted,
+            after=loaders.batch_fetched,
+            failed=loaders.loader_exhausted,
         )
         for owner in (torch.nn.utils, clip_grad):
             wrap(owner, "clip_grad_norm_", after=sites.clipped_norm)

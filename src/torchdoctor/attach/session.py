@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor.attach import guard
@@ -25,26 +24,22 @@ from torchdoctor.attach.governor import Governor
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
-from torchdoctor.attach.loop import Loop, Pass
+from torchdoctor.attach.loop import Loop
 from torchdoctor.attach.options import OVERHEAD_CPU, OVERHEAD_GPU, Options
-from torchdoctor.attach.places import Place
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
+from torchdoctor.attach.waiting import PassWriter
 from torchdoctor.facts import (
-    TRAIN,
     UNKNOWN,
-    VALIDATION,
-    FixedSamplesFact,
     HealthFact,
     LoaderFact,
-    LossCallFact,
     ModelFact,
 )
 from torchdoctor.findings import Verdict
 from torchdoctor.probes import memory
 from torchdoctor.probes.activations import ActivationProbe
-from torchdoctor.probes.batches import BatchLook, BatchProbe
+from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import GraphProbe, saved_inputs
@@ -66,22 +61,8 @@ SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
 """How the overhead budget is divided between the kinds of look."""
 STRUCTURE_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000))
 """Steps at which wiring and graph are read again."""
-SITES_KEPT = 8
 
 Examine = Callable[[Run], Verdict]
-
-
-@dataclass
-class LossLook:
-    """A loss call measured at the call, kept until the phase of its pass is known."""
-
-    fact: LossCallFact
-    values: Tensor | None
-    counts: Tensor | None
-    target: BatchLook | None
-    box: list[float]
-    samples: int
-    site: str
 
 
 class Session:
@@ -98,7 +79,8 @@ class Session:
         self.registry = Registry(options.modules)
         self.deferred = Deferred()
         self.context = Context(self.record, self.registry, self.deferred.read)
-        self.loop = Loop(self._pass_known, self._validation_ended)
+        writer = PassWriter(self)
+        self.loop = Loop(writer.pass_known, writer.validation_ended)
         self.governor = Governor(self._budget(), SHARES, dense=frozenset({NORMS}), every_step=options.every_step)
         self.lines = LineTracing()
         self.live = LiveEngine(self, examine) if examine else None
@@ -113,7 +95,6 @@ class Session:
         self.notes: dict[str, None] = {}
         self.loaders: dict[str, LoaderFact] = {}
         self.grad_losses = 0
-        self._fixed_at = 0
         self.compiled = False
         self.finished = False
         self.failure: str | None = None
@@ -252,82 +233,6 @@ class Session:
         else:
             self.wiring.forget_marks()
 
-    # -- what waits for its phase ---------------------------------------------------------
-
-    def _pass_known(self, seen: Pass) -> None:
-        """The loop has decided what a pass was for: write what was measured in it."""
-        if seen.phase == VALIDATION:
-            self.clock.validating()
-        model: weakref.ref[nn.Module] | None = seen.data.get("model")
-        root = model() if model else None
-        if root is not None and seen.phase != UNKNOWN:
-            self.modes.write(
-                root,
-                seen.model or "model",
-                seen.phase,
-                seen.data["modes"],
-                seen.grad,
-                seen.step,
-                seen.data.get("place"),
-            )
-        if seen.phase == UNKNOWN:
-            return
-        for look in seen.data.get("inputs", ()):
-            self.batches.write(look, seen.phase, seen.step)
-        losses: list[LossLook] = seen.data.get("losses", [])
-        for look in losses:
-            self._write_loss(look, seen)
-        if seen.phase == VALIDATION:
-            self._add_validation(seen, losses)
-            self._write_fixed_samples(seen)
-
-    def _write_loss(self, look: LossLook, seen: Pass) -> None:
-        if look.values is not None:
-            self.loss_calls.write(look.fact, look.values, seen.phase, seen.step)
-        if look.counts is not None:
-            if seen.phase == TRAIN:
-                self.predictions.train(look.counts)
-            else:
-                self.predictions.validation(seen.loader or "", look.counts)
-        if look.target is not None:
-            self.batches.write(look.target, seen.phase, seen.step)
-
-    def _add_validation(self, seen: Pass, losses: list[LossLook]) -> None:
-        """One loss call is the loss; of several, the number the user reads (a line that says loss), or their sum."""
-        items: list[tuple[float, Place]] = seen.data.get("items", [])
-        if len(losses) == 1 or (losses and not items):
-            boxes = [(look.box, look.samples) for look in losses[:1]]
-            if len(losses) > 1:
-                joined = [look.box for look in losses]
-                boxes = [(_SumBox(joined), losses[0].samples)]
-            sites = [losses[0].site]
-        elif items:
-            value, place = items[0]
-            boxes, sites = [([value], losses[0].samples if losses else 1)], [str(place)]
-        else:
-            return
-        self.validation_loss.add(seen.loader or "", boxes)
-        for site in sites:
-            if len(self.validation_sites) < SITES_KEPT:
-                self.validation_sites.setdefault(site)
-
-    def _write_fixed_samples(self, seen: Pass) -> None:
-        """What the model makes of the first samples of this validation; the first pass of each alone has them."""
-        if "fixed" not in seen.data or self._fixed_at == self.loop.validations:
-            return
-        self._fixed_at = self.loop.validations
-        marks, outputs = seen.data["fixed"]
-        kept: list[int] = []
-        self.deferred.read(marks, lambda values: kept.extend(values.tolist()))
-        self.deferred.read(
-            outputs,
-            lambda values: self.record.fact(FixedSamplesFact(kept, values.tolist()), seen.step, seen.loader or ""),
-        )
-
-    def _validation_ended(self, step: int) -> None:
-        self.validation_loss.end(step, self.deferred.after)
-        self.predictions.end_validation(step, self.deferred.after)
-
     def _loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")
         self.context.nonfinite("loss", place, 1, step, nan=int(value != value))
@@ -441,17 +346,3 @@ def current() -> Session | None:
     """The session that watches this process, if there is one."""
     running = _RUNNING[0] if _RUNNING else None
     return running if running is not None and not running.finished and running.pid == os.getpid() else None
-
-
-class _SumBox(list[float]):
-    """A box that is full when all its parts are, and holds their sum."""
-
-    def __init__(self, parts: list[list[float]]) -> None:
-        super().__init__()
-        self._parts = parts
-
-    def __bool__(self) -> bool:
-        return all(self._parts)
-
-    def __iter__(self) -> Any:
-        return iter([sum(sum(part) for part in self._parts)])

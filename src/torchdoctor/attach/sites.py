@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from torchdoctor import signals
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.places import Place, caller, direct_caller
-from torchdoctor.attach.session import BATCH, LOOK, SITES_KEPT, LossLook, Session
-from torchdoctor.facts import TRAIN, UNKNOWN, CallSiteFact, LoaderFact
-from torchdoctor.probes.batches import batch_tensors, look_at
+from torchdoctor.attach.session import BATCH, LOOK, Session
+from torchdoctor.attach.waiting import SITES_KEPT, LossLook
+from torchdoctor.facts import TRAIN, UNKNOWN, CallSiteFact
+from torchdoctor.probes.batches import look_at
 from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
 from torchdoctor.probes.predictions import count
 
@@ -29,7 +29,7 @@ ITEMS_KEPT = 4
 
 
 class Sites:
-    """Handlers for everything but forward passes (see forward.py)."""
+    """Handlers for everything but forward passes (forward.py) and data loaders (loaders.py)."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -41,9 +41,6 @@ class Sites:
         self.reads_gate = [False]
         """numbers read from tensors are of interest inside no_grad blocks only"""
         self._no_grad_blocks = 0
-        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._walks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._serial = 0
         self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._backward_depth = 0
         self._mode_depth = 0
@@ -51,42 +48,6 @@ class Sites:
         self._stepping = False
         self._closures: set[int] = set()
         self._last_sites: set[tuple[str, str, int]] = set()
-
-    # -- data loaders ---------------------------------------------------------------
-
-    @guarded("loader iterator")
-    def loader_iterated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], iterator: Any) -> None:
-        self._loaders[iterator] = weakref.ref(args[0])
-        self._serial += 1
-        self._walks[iterator] = self._serial
-        if self.session.loop.loader_phases.get(self.session.registry.loader_name(args[0])) != TRAIN:
-            self.arm()
-
-    @guarded("batch wanted")
-    def batch_wanted(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[float, int]:
-        return perf_counter(), self._walks.get(args[0], id(args[0]))
-
-    @guarded("batch fetched")
-    def batch_fetched(self, wanted: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
-        session = self.session
-        seconds = perf_counter() - wanted[0] if wanted is not None else 0.0
-        reference = self._loaders.get(args[0])
-        loader = reference() if reference else None
-        name = session.registry.loader_name(loader) if loader is not None else "loader"
-        if name not in session.loaders:
-            session.loaders[name] = _describe_loader(name, loader)
-        self.forget_calls()
-        session.batch = batch_tensors(batch)
-        session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
-        session.turn()
-        samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
-        session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
-
-    @guarded("loader exhausted")
-    def loader_exhausted(self, wanted: Any, _args: Any, _kwargs: Any, error: BaseException) -> None:
-        if isinstance(error, StopIteration) and wanted is not None:
-            self.session.batch = []
-            self.session.loop.exhausted(wanted[1])
 
     # -- losses ---------------------------------------------------------------------
 
@@ -429,38 +390,6 @@ class Sites:
         self._last_sites.add((call, *place))
         fact = CallSiteFact(call, place.file, place.line, place.code[:200])
         self.session.record.fact(fact, self.session.context.step, f"{call}@{place}")
-
-
-def _describe_loader(name: str, loader: Any) -> LoaderFact:
-    dataset = getattr(loader, "dataset", None)
-    batches = getattr(loader, "batch_sampler", None)
-    while hasattr(batches, "batch_sampler"):  # accelerate wraps the user's
-        batches = batches.batch_sampler
-    sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
-    return LoaderFact(
-        name=name,
-        phase=UNKNOWN,
-        batches=_length(loader),
-        samples=_length(dataset),
-        batch_size=getattr(batches, "batch_size", None) or getattr(loader, "batch_size", None),
-        workers=getattr(loader, "num_workers", 0) or 0,
-        shuffled=_shuffles(sampler),
-        dataset=type(dataset).__name__,
-        pin_memory=bool(getattr(loader, "pin_memory", False)),
-    )
-
-
-def _shuffles(sampler: Any) -> bool | None:
-    if isinstance(sampler, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)):
-        return True
-    return False if type(sampler) is SequentialSampler else None
-
-
-def _length(thing: Any) -> int | None:
-    try:
-        return len(thing)
-    except (TypeError, NotImplementedError, AttributeError):
-        return None
 
 
 def _mean_loss(call: LossCall) -> Tensor:

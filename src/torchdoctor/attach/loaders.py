@@ -1,0 +1,94 @@
+"""Data loaders: which of them is walked through, what a batch holds, and when a walk comes to its end."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+
+from torchdoctor.attach import guard
+from torchdoctor.attach.guard import guarded
+from torchdoctor.attach.session import Session
+from torchdoctor.facts import TRAIN, UNKNOWN, LoaderFact
+from torchdoctor.probes.batches import batch_tensors
+
+
+class LoaderSites:
+    """Handlers for DataLoader and its iterators."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.arm: Callable[[], None] = lambda: None
+        self.forget_calls: Callable[[], None] = lambda: None
+        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._walks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._serial = 0
+
+    @guarded("loader iterator")
+    def loader_iterated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], iterator: Any) -> None:
+        self._loaders[iterator] = weakref.ref(args[0])
+        self._serial += 1
+        self._walks[iterator] = self._serial
+        if self.session.loop.loader_phases.get(self.session.registry.loader_name(args[0])) != TRAIN:
+            self.arm()
+
+    @guarded("batch wanted")
+    def batch_wanted(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[float, int]:
+        return perf_counter(), self._walks.get(args[0], id(args[0]))
+
+    @guarded("batch fetched")
+    def batch_fetched(self, wanted: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
+        session = self.session
+        seconds = perf_counter() - wanted[0] if wanted is not None else 0.0
+        reference = self._loaders.get(args[0])
+        loader = reference() if reference else None
+        name = session.registry.loader_name(loader) if loader is not None else "loader"
+        if name not in session.loaders:
+            session.loaders[name] = _describe_loader(name, loader)
+        self.forget_calls()
+        session.batch = batch_tensors(batch)
+        session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
+        session.turn()
+        samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
+        session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
+
+    @guarded("loader exhausted")
+    def loader_exhausted(self, wanted: Any, _args: Any, _kwargs: Any, error: BaseException) -> None:
+        if isinstance(error, StopIteration) and wanted is not None:
+            self.session.batch = []
+            self.session.loop.exhausted(wanted[1])
+
+
+def _describe_loader(name: str, loader: Any) -> LoaderFact:
+    dataset = getattr(loader, "dataset", None)
+    batches = getattr(loader, "batch_sampler", None)
+    while hasattr(batches, "batch_sampler"):  # accelerate wraps the user's
+        batches = batches.batch_sampler
+    sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
+    return LoaderFact(
+        name=name,
+        phase=UNKNOWN,
+        batches=_length(loader),
+        samples=_length(dataset),
+        batch_size=getattr(batches, "batch_size", None) or getattr(loader, "batch_size", None),
+        workers=getattr(loader, "num_workers", 0) or 0,
+        shuffled=_shuffles(sampler),
+        dataset=type(dataset).__name__,
+        pin_memory=bool(getattr(loader, "pin_memory", False)),
+    )
+
+
+def _shuffles(sampler: Any) -> bool | None:
+    if isinstance(sampler, (RandomSampler, SubsetRandomSampler, WeightedRandomSampler)):
+        return True
+    return False if type(sampler) is SequentialSampler else None
+
+
+def _length(thing: Any) -> int | None:
+    try:
+        return len(thing)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
