@@ -99,7 +99,7 @@ def test_what_was_not_examined_is_grouped_by_reason() -> None:
         ),
     )
     assert describe_not_examined(verdict) == [
-        "overfitting, train-mode-in-evaluation and 2 others (no validation pass was seen)",
+        "overfitting, train-mode-in-evaluation and 2 others (no validation loss was seen)",
         "clipping-too-tight (gradients are not clipped)",
         "environment-differs (it compares two runs: torchdoctor diff GOOD BAD)",
         "dead-relu (torchdoctor's own fault, please report it)",

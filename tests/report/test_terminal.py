@@ -113,7 +113,7 @@ def test_the_letter_tells_everything_in_order(run: Run, tmp_path: Path, monkeypa
         "Worth knowing",
         "input-bound (P001): The summary of input-bound.",
         "found        1 model (Net, 1 k parameters), 1 optimizer (SGD, lr 0.1)",
-        "not examined overfitting (no validation pass was seen)",
+        "not examined overfitting (no validation loss was seen)",
         "measuring took 2.1 % of the step time (budget 3 %)",
         "run          torchdoctor-runs/train-1\n",
         "torchdoctor explain missing-zero-grad",

@@ -191,6 +191,11 @@ class Loop:
         """Steps that are complete or have at least one optimizer's update."""
         return self.step + bool(self._stepped)
 
+    @property
+    def at_work(self) -> int:
+        """How many optimizers shared the last complete step."""
+        return len(self._stepped_before)
+
     def _begin_if_stepped(self) -> None:
         """A training event after every optimizer at work has stepped begins the next step."""
         if self._stepped and self._stepped >= self._stepped_before:

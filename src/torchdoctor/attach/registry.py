@@ -118,6 +118,8 @@ class Registry:
         new = []
         for model in found:
             if id(unwrap(model)) in named:
+                new.append(model)  # a part of it was replaced
+                self._rename()
                 continue
             if self._is_stray(model):
                 self.strays[id(model)] = weakref.ref(model)

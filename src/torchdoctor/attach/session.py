@@ -57,6 +57,8 @@ from torchdoctor.run import Run
 log = logging.getLogger("torchdoctor")
 
 NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
+UNDECIDED_STEPS = 3
+"""Steps before which it is not known which optimizers share a step; all that exist are taken to."""
 SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
 """How the overhead budget is divided between the kinds of look."""
 STRUCTURE_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000))
@@ -132,8 +134,11 @@ class Session:
 
     @property
     def several(self) -> bool:
-        """More than one optimizer is at work: losses and norms are kept apart by optimizer."""
-        return len(self.registry.optimizers) > 1
+        """More than one optimizer is at work in a step: losses and norms are kept apart by optimizer. Optimizers of
+        stages that follow one another go on in one record."""
+        if self.loop.step < UNDECIDED_STEPS:
+            return sum(1 for _ in self.registry.live_optimizers()) > 1
+        return self.loop.at_work > 1
 
     def key(self, optimizer_key: str) -> str:
         return optimizer_key if self.several else ""

@@ -28,7 +28,7 @@ EPOCH_TOLERANCE = 0.05
 REASONS: tuple[tuple[str, str], ...] = (
     (RULE_FAILED, "torchdoctor's own fault, please report it"),
     ("comparison", "it compares two runs: torchdoctor diff GOOD BAD"),
-    ("loss.validation", "no validation pass was seen"),
+    ("loss.validation", "no validation loss was seen"),
     ("accuracy.validation", "no validation pass with classes was seen"),
     ("confidence.validation", "no validation pass with classes was seen"),
     ("accuracy.train", "no classification was seen"),
@@ -91,7 +91,7 @@ def describe_unknown(run: Run) -> list[str]:
 
 
 def describe_not_examined(verdict: Verdict) -> list[str]:
-    """One entry for each reason: `train-mode-in-evaluation and 3 others (no validation pass was seen)`."""
+    """One entry for each reason: `train-mode-in-evaluation and 3 others (no validation loss was seen)`."""
     by_reason: dict[str, list[str]] = {}
     for entry in verdict.not_examined:
         by_reason.setdefault(_reason(entry.needs), []).append(entry.name)
