@@ -122,6 +122,6 @@ def test_the_loop_is_found(source: str, updates: int, tmp_path: Path) -> None:
     assert phases == {"train", "validation"}
     modes = {(m.phase, m.training, m.grad_enabled) for m in run.facts(ModesFact)}
     assert modes == {("train", True, True), ("validation", False, False)}
-    samples = {f.samples for f in run.facts(PredictionsFact) if f.phase == "validation"}
-    assert samples == {64}
+    samples = [f.samples for f in run.facts(PredictionsFact) if f.phase == "validation"]
+    assert samples[-3:] == [64] * 3  # Lightning's sanity check before them sees two batches
     assert all(p.order is not None for n, p in run.parameters.items() if "pooler" not in n)
