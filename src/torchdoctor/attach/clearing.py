@@ -46,7 +46,9 @@ class ClearingCheck:
         watch = self._watches.pop(key, None)
         if watch is not None and watch.seen:
             self._write(key, step, watch.seen)
-        parameter = _watched_parameter(optimizer)
+        parameter = watch.parameter() if watch is not None else None
+        if parameter is None or parameter.grad is None:
+            parameter = _watched_parameter(optimizer)
         if parameter is not None:
             self._watches[key] = Watch(weakref.ref(parameter))
 

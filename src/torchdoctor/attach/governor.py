@@ -19,6 +19,9 @@ CREDIT_LOOKS = 2.0
 FLOOR_SHARE = 0.25
 """Where the structural signals alone use up the budget, looks may still spend this part of it."""
 
+DEBT_STEPS = 200
+"""What is not in looks (structure read again) is paid back before further looks, over at most so many steps."""
+
 
 @dataclass
 class Look:
@@ -52,6 +55,7 @@ class Governor:
         self.looks = {name: Look(name, share) for name, share in shares.items()}
         self.training_seconds = 0.0
         self.own_seconds = 0.0
+        self._debt = 0.0
         self.settling_seconds = 0.0
         """our time in the first steps, which are looked at whatever it costs"""
 
@@ -89,8 +93,10 @@ class Governor:
         else:
             self.training_seconds += bare
             self.own_seconds += own_seconds
-        base = own_seconds - look_seconds
-        income = max(self.budget * bare - base, FLOOR_SHARE * self.budget * bare)
+        due = self.budget * bare
+        balance = due - (own_seconds - look_seconds) - self._debt
+        self._debt = min(-balance, DEBT_STEPS * due) if balance < 0 and step > _LAST_EARLY else 0.0
+        income = max(balance, FLOOR_SHARE * due)
         for look in self.looks.values():
             credit = look.credit + look.share * income
             most = CREDIT_LOOKS * look.cost
