@@ -52,6 +52,10 @@ class ClearingCheck:
         if parameter is not None:
             self._watches[key] = Watch(weakref.ref(parameter))
 
+    def forget(self) -> None:
+        """A backward went by unseen: of the update that comes nothing can be said."""
+        self._watches.clear()
+
     @contained("clearing: zeroed")
     def zeroed(self, key: str | None) -> None:
         for name, watch in self._watches.items():

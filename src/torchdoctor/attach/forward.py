@@ -84,7 +84,11 @@ class ForwardWatch:
         elif not wanted and self._handles and not self._stack:
             self.take_out()
 
+    def are_in(self) -> bool:
+        return bool(self._handles)
+
     def _put_in(self) -> None:
+        self.session.steady.leave()
         for hook in (_pre_hook, _post_hook):
             if not is_guarded(_TARGETS[hook]):
                 raise AssertionError("a forward hook is not guarded")

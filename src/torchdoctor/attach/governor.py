@@ -19,6 +19,11 @@ CREDIT_LOOKS = 2.0
 FLOOR_SHARE = 0.25
 """Where the structural signals alone use up the budget, looks may still spend this part of it."""
 
+DETAIL_SHARE = 0.2
+"""Part of the budget for reading calls, clearing and times on every step; beyond it, steps are only counted."""
+DETAIL_INTERVAL = 64
+"""There is a full step at least every so many."""
+
 DEBT_STEPS = 200
 """What is not in looks (structure read again) is paid back before further looks, over at most so many steps."""
 
@@ -56,6 +61,12 @@ class Governor:
         self.training_seconds = 0.0
         self.own_seconds = 0.0
         self._debt = 0.0
+        self.detailed = True
+        """whether the step that was planned last is read in full, or only counted"""
+        self._bare = 0.0
+        self._detail_cost = 0.0
+        self._count_cost = 0.0
+        self._detail_at = 0.0
         self.settling_seconds = 0.0
         """our time in the first steps, which are looked at whatever it costs"""
 
@@ -63,12 +74,21 @@ class Governor:
         """Names of the looks to take on this step."""
         if self.every_step:
             return frozenset(self.looks)
+        if step <= _LAST_EARLY:
+            self.detailed = True
+            return frozenset(n for n in self.looks if step in EARLY_STEPS or n in self.dense)
         due = [name for name, look in self.looks.items() if self._due(look, step)]
+        self.detailed = bool(due) or step >= self._detail_at
+        if self.detailed:
+            self._detail_at = step + self._detail_interval()
         return frozenset(due) if due else _NONE
 
+    def _detail_interval(self) -> float:
+        extra = self._detail_cost - self._count_cost
+        allowed = DETAIL_SHARE * self.budget * self._bare
+        return min(extra / allowed, DETAIL_INTERVAL) if allowed > 0 else 1.0
+
     def _due(self, look: Look, step: int) -> bool:
-        if step <= _LAST_EARLY:
-            return step in EARLY_STEPS or look.name in self.dense
         if step >= look.forced_at:
             look.forced_at = step * GROWTH
             return True
@@ -85,9 +105,16 @@ class Governor:
             look.interval = (1 - SMOOTHING) * look.interval + SMOOTHING * (step - look.last_step)
         look.last_step = step
 
-    def earned(self, step_seconds: float, own_seconds: float, look_seconds: float, step: int) -> None:
+    def earned(
+        self, step_seconds: float, own_seconds: float, look_seconds: float, step: int, counted: bool = False
+    ) -> None:
         """This step of training ended: `own_seconds` of it were ours, `look_seconds` of those in looks."""
         bare = max(step_seconds - own_seconds, 0.0)
+        self._bare += SMOOTHING * (bare - self._bare)
+        if counted:
+            self._count_cost += SMOOTHING * (own_seconds - self._count_cost)
+        elif not look_seconds and step > _LAST_EARLY:
+            self._detail_cost += SMOOTHING * (own_seconds - self._detail_cost)
         if step <= _LAST_EARLY:
             self.settling_seconds += own_seconds
         else:

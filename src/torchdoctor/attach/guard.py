@@ -50,15 +50,22 @@ class Site:
 class State:
     """What all sites share in one process."""
 
-    __slots__ = ("capturing", "inside", "own_seconds", "thread")
+    __slots__ = ("capturing", "entered", "inside", "own_seconds", "thread")
 
     def __init__(self) -> None:
         self.inside = False
         self.own_seconds = 0.0
+        """time spent in sites that have ended"""
+        self.entered = 0.0
+        """when the site that runs now was entered"""
         self.thread: int | None = None
         """the thread that trains; what others do is not looked at"""
         self.capturing: Callable[[], bool] = _never
         """whether a CUDA graph is being captured, into which our operations must not get"""
+
+    def own_now(self) -> float:
+        """Time spent in sites, with that of the site which asks."""
+        return self.own_seconds + (perf_counter() - self.entered if self.inside else 0.0)
 
 
 def _never() -> bool:
@@ -82,7 +89,7 @@ def guarded(name: str) -> Callable[[C], C]:
             if STATE.capturing():
                 return None
             STATE.inside = True
-            start = perf_counter()
+            STATE.entered = perf_counter()
             try:
                 return site.function(*args, **kwargs)
             except StopTraining:
@@ -91,7 +98,7 @@ def guarded(name: str) -> Callable[[C], C]:
                 site.failed(error)
                 return None
             finally:
-                STATE.own_seconds += perf_counter() - start
+                STATE.own_seconds += perf_counter() - STATE.entered
                 STATE.inside = False
 
         call.__torchdoctor_site__ = site  # type: ignore[attr-defined]

@@ -40,6 +40,7 @@ class Installation:
         self.sites.arm = self.loaders.arm = self.forward.arm
         self.sites.grad_off = self.forward.grad_off
         self.sites.forget_calls = self.loaders.forget_calls = self.forward.forget_calls
+        self.sites.hooks_in = self.forward.are_in
         session.on_turn = self.forward.update
         self._handles: list[Any] = []
         self._place()
@@ -48,7 +49,7 @@ class Installation:
         _forget_in_children(self)
 
     def _place(self) -> None:
-        sites, loaders, wrap = self.sites, self.loaders, self.patches.wrap
+        session, sites, loaders, wrap = self.session, self.sites, self.loaders, self.patches.wrap
         wrap(
             torch.autograd,
             "backward",
@@ -57,8 +58,8 @@ class Installation:
             failed=sites.backward_failed,
         )
         wrap(Optimizer, "__init__", after=sites.optimizer_created)
-        wrap(Optimizer, "zero_grad", after=sites.zeroed)
-        wrap(torch.nn.Module, "zero_grad", after=sites.zeroed)
+        wrap(Optimizer, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
+        wrap(torch.nn.Module, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
         wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed, failed=sites.mode_failed)
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
         wrap(torch.Tensor, "item", after=sites.item_read, gate=sites.reads_gate)
@@ -89,7 +90,7 @@ class Installation:
             original = getattr(F, name, None)
             if original is not None:
                 after, failed = sites.loss_site(name, original), sites.failure_site(name, original)
-                wrap(F, name, after=after, failed=failed)
+                wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)

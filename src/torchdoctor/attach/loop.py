@@ -163,6 +163,29 @@ class Loop:
         self._close_interval(None)
         return calls
 
+    def count_backward(self) -> None:
+        """A backward of a step that is only counted."""
+        self.backwards += 1
+        self.backwards_since_step += 1
+        interval = self._interval
+        interval.backwards += 1
+        if interval.iterator:
+            interval.iterator.backwards += 1
+
+    def count_step(self, optimizer: str) -> None:
+        """The one optimizer at work has ended a step that is only counted."""
+        self.step += 1
+        self.backwards_since_step = 0
+        self.passes[TRAIN] += self._interval.backwards
+        self.calls[optimizer] = []
+        self._interval = Interval()
+
+    def resume(self) -> None:
+        """A step that was only counted goes on in full: make up for what was not told."""
+        if self._interval.backwards and not any(p.grad for p in self._interval.passes):
+            self.forward(None, True, True)
+            self._note("backward")
+
     def settle(self) -> None:
         """All that belongs to the update is written: begin the next step if every optimizer at work has stepped."""
         self._begin_if_stepped()

@@ -15,10 +15,28 @@ import torch
 from torchdoctor.attach.guard import STATE, is_guarded
 
 _is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
 
 Before = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 After = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
 Failed = Callable[[Any, tuple[Any, ...], dict[str, Any], BaseException], None]
+
+
+class Gate:
+    """Keeps a function that is called very often out of the way: while it is shut, nothing else is done."""
+
+    __slots__ = ("open", "open_without_grad", "passed")
+
+    def __init__(self, is_open: bool, open_without_grad: bool = False) -> None:
+        self.open = is_open
+        self.open_without_grad = open_without_grad
+        """stands open where no graph is built, since that may be a validation"""
+        self.passed = 0
+        """calls so far, open or shut; without those that it let through because no graph was built"""
+
+
+SKIPPED = object()
+"""What a `before` returns if its `after` has nothing to do."""
 
 
 class Patches:
@@ -36,10 +54,9 @@ class Patches:
         before: Before | None = None,
         after: After | None = None,
         failed: Failed | None = None,
-        gate: list[bool] | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        """Replace `owner.name` by a wrapper. Names that this torch does not have are passed over. A `gate` keeps a
-        function that is called very often out of the way: while it holds False, nothing else is done."""
+        """Replace `owner.name` by a wrapper. Names that this torch does not have are passed over."""
         inherited = getattr(owner, name, None)
         if inherited is None:
             return
@@ -49,6 +66,7 @@ class Patches:
         wrapper = self._make(inherited, before, after, failed)
         if gate is not None:
             wrapper = _gated(inherited, wrapper, gate)
+            wrapper.__torchdoctor_original__ = inherited  # type: ignore[attr-defined]
         self._placed.append((owner, name, wrapper, vars(owner).get(name, _ABSENT)))
         setattr(owner, name, wrapper)
 
@@ -70,7 +88,7 @@ class Patches:
                 except BaseException as error:
                     failed(token, args, kwargs, error)
                     raise
-            if after:
+            if after and token is not SKIPPED:
                 after(token, args, kwargs, result)
             return result
 
@@ -97,10 +115,13 @@ class Patches:
         return [f"{getattr(owner, '__name__', owner)}.{name}" for owner, name, _, _ in self._placed]
 
 
-def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: list[bool]) -> Callable[..., Any]:
+def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return watched(*args, **kwargs) if gate[0] else original(*args, **kwargs)
+        if gate.open_without_grad and not _is_grad_enabled():
+            return watched(*args, **kwargs)
+        gate.passed += 1
+        return watched(*args, **kwargs) if gate.open else original(*args, **kwargs)
 
     return wrapper
 

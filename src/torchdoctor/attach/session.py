@@ -29,6 +29,7 @@ from torchdoctor.attach.options import OVERHEAD_CPU, OVERHEAD_GPU, Options
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
+from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
 from torchdoctor.facts import (
     UNKNOWN,
@@ -84,6 +85,7 @@ class Session:
         writer = PassWriter(self)
         self.loop = Loop(writer.pass_known, writer.validation_ended)
         self.governor = Governor(self._budget(), SHARES, dense=frozenset({NORMS}), every_step=options.every_step)
+        self.steady = Steady(self)
         self.lines = LineTracing()
         self.live = LiveEngine(self, examine) if examine else None
         self._make_probes()
@@ -150,7 +152,7 @@ class Session:
         previous = self.context.step
         if not self.loop.stepped_ever:
             self.training_loss.flush(self.deferred.after)
-        seconds, own = self.clock.finish(previous, guard.STATE.own_seconds)
+        seconds, own = self.clock.finish(previous, guard.STATE.own_now())
         looked = 0.0
         if self.look_cost:
             for name, cost in self.look_cost.items():
@@ -160,11 +162,14 @@ class Session:
         self.governor.earned(seconds, min(own, seconds), looked, previous)
         self.context.step = step = self.loop.step
         self.context.looks = self.governor.plan(step)
-        self.structural = step in STRUCTURE_STEPS or self.options.every_step
+        self.structural = self.is_structural(step)
         self.deferred.poll()
         self.on_turn()
         if self.live:
             self.live.tick(self.loop.step)
+
+    def is_structural(self, step: int) -> bool:
+        return step in STRUCTURE_STEPS or self.options.every_step
 
     def spend(self, name: str, since: float) -> None:
         self.look_cost[name] = self.look_cost.get(name, 0.0) + perf_counter() - since

@@ -17,6 +17,7 @@ from torchdoctor import signals
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
+from torchdoctor.attach.patches import SKIPPED, Gate
 from torchdoctor.attach.places import Place, caller, direct_caller
 from torchdoctor.attach.session import BATCH, LOOK, Session
 from torchdoctor.attach.waiting import SITES_KEPT, LossLook
@@ -34,11 +35,13 @@ class Sites:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.clearing = ClearingCheck(session.context)
+        session.steady.on_leaving_late = self.clearing.forget
         self.arm: Callable[[], None] = lambda: None
         self.grad_off: Callable[[bool], None] = lambda _: None
         self.forget_calls: Callable[[], None] = lambda: None
         self._filter: Any = None
-        self.reads_gate = [False]
+        self.hooks_in: Callable[[], bool] = lambda: False
+        self.reads_gate = Gate(False)
         """numbers read from tensors are of interest inside no_grad blocks only"""
         self._no_grad_blocks = 0
         self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
@@ -59,6 +62,7 @@ class Sites:
             if not isinstance(result, Tensor) or _is_wrapped(result):
                 return
             session = self.session
+            session.steady.leave()
             grad = result.requires_grad
             session.grad_losses += grad
             target = args[1] if len(args) > 1 else kwargs.get("target")
@@ -121,6 +125,7 @@ class Sites:
         place = direct_caller()
         if place is None or "loss" not in place.code.lower():
             return
+        self.session.steady.leave()
         seen = loop.evaluating() or loop.loss(False)
         seen.losses += 1
         items = seen.data.setdefault("items", [])
@@ -130,7 +135,10 @@ class Sites:
     # -- backward --------------------------------------------------------------------
 
     @guarded("backward begins")
-    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | object:
+        steady = self.session.steady
+        if steady.on and args and isinstance(args[0], Tensor) and not _inside_backward() and steady.backward(args[0]):
+            return SKIPPED
         self._backward_depth += 1
         if self._backward_depth > 1 or _inside_backward():
             return False
@@ -225,6 +233,10 @@ class Sites:
     def step_begins(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self.session
         closure = (args[1] if len(args) > 1 else kwargs.get("closure")) is not None
+        if session.steady.on:
+            if not closure and session.steady.is_usual(optimizer):
+                return
+            session.steady.leave()
         key = session.registry.optimizer_key(optimizer)
         session.loop.optimizer(key)
         session.begin_record()
@@ -243,11 +255,16 @@ class Sites:
     @guarded("step ends")
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         session = self.session
+        self._stepped += 1
+        if session.steady.on:
+            session.steady.stepped(optimizer)
+            if session.live:
+                session.live.check()
+            return
         key = session.registry.optimizer_key(optimizer)
         closure = id(optimizer) in self._closures
         self._closures.discard(id(optimizer))
         self._stepping = False
-        self._stepped += 1
         if closure:
             session.look_at_gradients(key, optimizer)
         session.clock.optimizer_ends()
@@ -259,6 +276,9 @@ class Sites:
         session.batch, session.targets = [], []
         session.loop.settle()
         session.turn()
+        session.steady.learn()
+        if not closure:
+            session.steady.consider(key, optimizer, self.hooks_in())
         if session.live:
             session.live.check()
 
@@ -291,6 +311,7 @@ class Sites:
 
     @guarded("loss scaled")
     def loss_scaled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], result: Any) -> None:
+        self.session.steady.bar()
         if isinstance(result, Tensor) and len(args) > 1 and isinstance(args[1], Tensor):
             self._scaled = (weakref.ref(result), args[1].detach())
 
@@ -326,6 +347,8 @@ class Sites:
         session = self.session
         scheduler = args[0]
         session.loop.call("scheduler")
+        if session.steady.on:
+            return
         optimizer = getattr(scheduler, "optimizer", None)
         key = session.registry.optimizer_key(optimizer) if isinstance(optimizer, Optimizer) else None
         session.optimizers.scheduled(f"{type(scheduler).__name__}@{key}", scheduler, key, caller())
@@ -337,6 +360,8 @@ class Sites:
         self._mode_depth += 1
         if self._mode_depth == 1:
             training = args[1] if len(args) > 1 else kwargs.get("mode", True)
+            if bool(training) != args[0].training:
+                self.session.steady.leave()
             if not training:
                 self.arm()
             self._note_site("train" if training else "eval", caller())
@@ -358,13 +383,13 @@ class Sites:
     @guarded("gradients switched off")
     def grad_switched_off(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
         self._no_grad_blocks += 1
-        self.reads_gate[0] = True
+        self.reads_gate.open = True
         self.grad_off(True)
 
     @guarded("gradients switched back")
     def grad_switched_back(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
         self._no_grad_blocks = max(0, self._no_grad_blocks - 1)
-        self.reads_gate[0] = self._no_grad_blocks > 0
+        self.reads_gate.open = self._no_grad_blocks > 0
         self.grad_off(False)
 
     @guarded("compile")

@@ -7,6 +7,9 @@ from time import perf_counter
 from torchdoctor import signals
 from torchdoctor.probes.context import Context
 
+TIME_STEP, TIME_DATA, TIME_OWN = signals.TIME_STEP.name, signals.TIME_DATA.name, signals.TIME_OWN.name
+SAMPLES_PER_SECOND = signals.SAMPLES_PER_SECOND.name
+
 
 class Clock:
     """Marks of one step in progress; `finish` writes them."""
@@ -21,6 +24,8 @@ class Clock:
         self._last_end: float | None = None
         self._own_at_begin = 0.0
         self._validated = False
+        self.unsplit = False
+        """the parts of the step in progress are not known"""
         self._clear()
 
     def _clear(self) -> None:
@@ -88,15 +93,35 @@ class Clock:
         if seconds > 0 and self._step_end is not None:
             record.scalar(signals.TIME_STEP.name, step, seconds)
             record.scalar(signals.TIME_DATA.name, step, self.data)
-            record.scalar(signals.TIME_FORWARD.name, step, self.forward)
-            record.scalar(signals.TIME_BACKWARD.name, step, self.backward)
-            record.scalar(signals.TIME_OPTIMIZER.name, step, self.optimizer)
+            if not self.unsplit:
+                record.scalar(signals.TIME_FORWARD.name, step, self.forward)
+                record.scalar(signals.TIME_BACKWARD.name, step, self.backward)
+                record.scalar(signals.TIME_OPTIMIZER.name, step, self.optimizer)
             record.scalar(signals.TIME_OWN.name, step, own)
             if self.samples:
                 record.scalar(signals.SAMPLES_PER_SECOND.name, step, self.samples / seconds)
         self._step_end = self._last_end
         self._begin = None
-        self._validated = False
+        self._validated = self.unsplit = False
         self._own_at_begin = own_seconds
         self._clear()
+        return seconds, own
+
+    def count(self, step: int, own_seconds: float) -> tuple[float, float]:
+        """The same for a step of which only the whole is known."""
+        now = perf_counter()
+        since = self._step_end
+        seconds = now - since if since is not None else 0.0
+        own = own_seconds - self._own_at_begin
+        scalar = self._context.record.scalar
+        scalar(TIME_STEP, step, seconds)
+        scalar(TIME_OWN, step, own)
+        if self.samples:
+            scalar(TIME_DATA, step, self.data)
+            scalar(SAMPLES_PER_SECOND, step, self.samples / seconds)
+            self.data, self.samples = 0.0, 0
+        self._step_end = self._last_end = now
+        self._begin = None
+        self._forward_from = None
+        self._own_at_begin = own_seconds
         return seconds, own

@@ -43,6 +43,10 @@ class TrainingLoss:
         else:
             self._context.read(loss, arrived)
 
+    def take(self, values: list[float]) -> None:
+        """Losses of this step that were read elsewhere."""
+        self._waiting.extend([value] for value in values)
+
     @contained("losses: stepped")
     def stepped(self, key: str, later: Callable[[Callable[[], None]], None], first_only: bool = False) -> None:
         """The optimizer with that key made its update from what was collected. An optimizer that evaluates a
