@@ -304,6 +304,49 @@ class PredictionsFact(Fact):
 
 
 @dataclass(frozen=True)
+class SamplesFact(Fact):
+    """Predictions sample by sample over one validation pass, a window of training looks, or what the user logged."""
+
+    kind: ClassVar[str] = "samples"
+    phase: str
+    task: str
+    """classes, regression, multilabel"""
+    samples: int
+    loss: float
+    classes: int | None = None
+    correct: int | None = None
+    logged: bool = False
+    """given to doctor.log_predictions"""
+    site: str = ""
+    """the loss call it was seen at"""
+    whole: bool = True
+    """every row is a sample (not a token or pixel), and none was left out"""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """the usual metrics: accuracy, balanced_accuracy, macro_f1, ... or mse, rmse, mae, r2"""
+    ece: float | None = None
+    """expected calibration error over `bins`"""
+    bins: list[list[float]] = field(default_factory=list)
+    """by confidence in equal steps from 0 to 1: [samples, mean confidence, share right]"""
+    tenths: list[list[float]] = field(default_factory=list)
+    """by confidence in groups of equal size, least first: [samples, wrong, mean confidence]"""
+    ranks: list[int] = field(default_factory=list)
+    """of the wrong ones: how many classes scored above the true one, 1 first; the last counts all beyond"""
+    unlikely: int = 0
+    """of the wrong ones: those whose true class scored in the lower half of all classes"""
+    confused: list[list[int]] = field(default_factory=list)
+    """[true class, predicted class, samples], most frequent first"""
+    rescaled: list[float] = field(default_factory=list)
+    """mean loss with the logits divided by each of TEMPERATURES"""
+    worst: list[dict[str, Any]] = field(default_factory=list)
+    """samples of the largest loss: {"index" in the order of the pass, "loss", "label", "predicted", "confidence"}"""
+    slices: list[dict[str, Any]] = field(default_factory=list)
+    """{"by", "low", "high", "samples", "loss", "correct", "spread"}: groups by an attribute of the input or target"""
+
+
+TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+
+
+@dataclass(frozen=True)
 class FixedSamplesFact(Fact):
     """The model's outputs for the first few samples of a validation pass, by their fingerprints."""
 
@@ -378,6 +421,133 @@ class HealthFact(Fact):
 
 
 @dataclass(frozen=True)
+class OverwriteFact(Fact):
+    """Parameters that an optimizer goes on with were found other than its last update had left them."""
+
+    kind: ClassVar[str] = "overwrite"
+    optimizer: str
+    parameters: list[str]
+    share: float
+    """of the elements that the optimizers hold"""
+    restored: list[str] = field(default_factory=list)
+    """of them: bit for bit what an earlier update had found or left"""
+    restored_step: int | None = None
+    """the step of the oldest of these states"""
+    copies: dict[str, str] = field(default_factory=dict)
+    """of them: bit for bit equal to another parameter, by name"""
+    evaluated: bool | None = None
+    """the validation in between ran on these very values; None where there was none"""
+    how: str | None = None
+    """load_state_dict or init, where one of them was called since; None: by other means"""
+    looks: int = 1
+    """how often it was looked, so far"""
+    hits: int = 1
+    """how often something was found so, so far"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class FrozenChangeFact(Fact):
+    """Something that does not require gradients, and what training did to it."""
+
+    kind: ClassVar[str] = "frozen_change"
+    updates: int
+    changed: list[str] = field(default_factory=list)
+    """parameters that an optimizer's own step changed"""
+    gradients: str | None = None
+    """what they had for a gradient then: "zero" or "old" """
+    optimizer: str | None = None
+    norms: list[str] = field(default_factory=list)
+    """normalisation modules behind frozen layers only, frozen themselves, whose running statistics moved"""
+    drift: float | None = None
+    """largest move of a running mean since it was first seen, in its standard deviations"""
+
+
+@dataclass(frozen=True)
+class ResumeFact(Fact):
+    """An optimizer made its first update on parameters that load_state_dict had filled just before."""
+
+    kind: ClassVar[str] = "resume"
+    optimizer: str
+    share: float
+    """of its elements that were loaded"""
+    empty: bool
+    """it had no state"""
+    loaded: bool
+    """its load_state_dict was called"""
+    start: bool
+    """the values are those that a training of this process began with or was given before: a new start"""
+    saved_optimizer: bool
+    """the checkpoint held an optimizer's state, or this process asked an optimizer for it"""
+    saved_scheduler: bool
+    saved_progress: str | None
+    """the checkpoint's entry that counts epochs or steps, such as "epoch = 12" """
+    file_written: bool
+    """this process writes checkpoints to the same path"""
+    saved_rates: list[float] = field(default_factory=list)
+    """learning rates of the groups in the checkpoint, and of the optimizer that trained before in this process"""
+    saved_initial_rates: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    earlier: str | None = None
+    """key of the optimizer that trained before in this process"""
+    scheduler_loaded: bool = False
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class PrecisionFact(Fact):
+    """Mixed precision as it was asked for, and in which type the matrix products of a step were made."""
+
+    kind: ClassVar[str] = "precision"
+    device: str
+    """of the parameters"""
+    asked: list[str]
+    """device types of the autocast blocks that were entered in the step, as the script gave them"""
+    switched_off: bool
+    """blocks with enabled=False were entered"""
+    scaler: bool
+    """a gradient scaler scaled the loss, or was asked to"""
+    products: dict[str, int]
+    """matrix products and convolutions in the graph, by type"""
+    parameters: list[str]
+    """types of the parameters"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class PauseFact(Fact):
+    """Calls of one kind and place that hold the training up: saving, collecting garbage, emptying a cache."""
+
+    kind: ClassVar[str] = "pause"
+    call: str
+    count: int
+    seconds: float
+    updates: int
+    """updates made when it was last called"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class SynchronisationFact(Fact):
+    """Calls that wait for the device, in watched training steps, by place."""
+
+    kind: ClassVar[str] = "synchronisation"
+    call: str
+    count: int
+    steps: int
+    """watched steps so far"""
+    elements: int
+    """elements read, on average"""
+    file: str | None = None
+    line: int | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class ComparisonFact(Fact):
     """How this run differs from another one. Never recorded: `torchdoctor diff` hands it to the rules that need it."""
 
@@ -391,6 +561,37 @@ class ComparisonFact(Fact):
     apart_step: int | None = None
     """the first step from which on a signal differs beyond noise"""
     apart_signal: str | None = None
+
+
+@dataclass(frozen=True)
+class FrozenFact(Fact):
+    """Parameters without gradients as an optimizer is about to step. Written when any of it changes."""
+
+    kind: ClassVar[str] = "frozen"
+    optimizer: str
+    frozen: list[str]
+    fresh: list[str] = field(default_factory=list)
+    """of these: weights whose spread is that of torch's own initialisation, to within chance"""
+    loaded: list[str] = field(default_factory=list)
+    """of these: filled by load_state_dict"""
+    trained_before: list[str] = field(default_factory=list)
+    """of these: required gradients at an earlier update"""
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    """of this optimizer: {"parameters", "frozen", "lr"}"""
+
+
+@dataclass(frozen=True)
+class LayersFact(Fact):
+    """Layers with weights, and what lies between each and the layers whose output it takes.
+
+    `layers` holds {"name" (of the weight), "op", "fan_in", "fan_out", "groups", "kernel", "consumers"}; `links` holds
+    {"above", "below", "ops", "plain"}: names of weights, the operators on the way, nearest to `above` first, and
+    whether that way is the only one between the two (no sum, product or join with another path).
+    """
+
+    kind: ClassVar[str] = "layers"
+    layers: list[dict[str, Any]]
+    links: list[dict[str, Any]]
 
 
 def _subclasses(cls: type[Fact]) -> list[type[Fact]]:
