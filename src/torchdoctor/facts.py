@@ -234,6 +234,15 @@ class ModesFact(Fact):
 
 
 @dataclass(frozen=True)
+class DropoutFact(Fact):
+    """The share that each dropout module of a model drops, by name; those that drop nothing are left out."""
+
+    kind: ClassVar[str] = "dropout"
+    model: str
+    shares: dict[str, float]
+
+
+@dataclass(frozen=True)
 class InputsFact(Fact):
     """One look at a batch as the model got it. Statistics over finite elements.
 

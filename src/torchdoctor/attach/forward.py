@@ -157,6 +157,8 @@ class ForwardWatch:
             look = look_at(tensors[0], "input", detailed=seen.grad or not session.loop.in_validation)
             seen.data["inputs"] = [look] if look is not None else []
             session.spend(BATCH, start)
+        if tensors and not seen.grad:
+            seen.data["first"] = weakref.ref(tensors[0])
         if seen.grad and not session.batch:
             session.batch = [t.detach() for t in tensors]
 

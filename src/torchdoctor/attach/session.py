@@ -37,7 +37,7 @@ from torchdoctor.facts import (
     ModelFact,
 )
 from torchdoctor.findings import Verdict
-from torchdoctor.probes import memory
+from torchdoctor.probes import memory, regularizers
 from torchdoctor.probes.activations import ActivationProbe
 from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
@@ -49,7 +49,9 @@ from torchdoctor.probes.modes import ModesProbe
 from torchdoctor.probes.nonfinite import NonfiniteProbe
 from torchdoctor.probes.optimizers import OptimizerProbe
 from torchdoctor.probes.predictions import PredictionProbe
+from torchdoctor.probes.samples import SamplesProbe
 from torchdoctor.probes.tensors import TensorProbe
+from torchdoctor.probes.turning import TurningProbe
 from torchdoctor.probes.updates import UpdateProbe
 from torchdoctor.probes.wiring import WiringProbe
 from torchdoctor.run import Run
@@ -115,9 +117,11 @@ class Session:
         self.validation_loss = ValidationLoss(context)
         self.loss_calls = LossCallProbe(context)
         self.predictions = PredictionProbe(context)
+        self.samples = SamplesProbe(context)
         self.batches = BatchProbe(context)
         self.tensors = TensorProbe(context)
         self.updates = UpdateProbe(context, self.options.snapshot_bytes)
+        self.turning = TurningProbe(context, self.options.snapshot_bytes)
         self.activations = ActivationProbe(context)
         self.graph = GraphProbe(context)
         self.wiring = WiringProbe(context)
@@ -204,6 +208,7 @@ class Session:
                     compiled=self.compiled,
                 )
                 self.record.fact(fact, self.context.step, name)
+                regularizers.look(self.context, name, model)
 
     # -- looks at an update -----------------------------------------------------------
 
@@ -216,6 +221,15 @@ class Session:
         elif NORMS in self.context.looks:
             self.tensors.look_norms(key, optimizer, self.several)
             self.spend(NORMS, start)
+        if self.turning.waiting or LOOK in self.context.looks:
+            self.look_at_turning(key, optimizer)
+
+    def look_at_turning(self, key: str, optimizer: Optimizer) -> None:
+        start = perf_counter()
+        self.turning.compare(key, self.several)
+        if LOOK in self.context.looks:
+            self.turning.keep(key, optimizer)
+        self.spend(LOOK, start)
 
     def before_update(self, key: str, optimizer: Optimizer) -> None:
         if LOOK in self.context.looks:
@@ -297,6 +311,7 @@ class Session:
         if not self.loop.stepped_ever:
             self.wiring.at_backward()
         self.predictions.flush_train(step)
+        self.samples.flush_train(step)
         self.batches.close(step)
         self.modes.close(step)
         self.wiring.gradients()

@@ -24,6 +24,7 @@ from torchdoctor.facts import TRAIN, UNKNOWN, CallSiteFact
 from torchdoctor.probes.batches import look_at
 from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
 from torchdoctor.probes.predictions import count
+from torchdoctor.probes.samples import observe
 
 ITEMS_KEPT = 4
 
@@ -105,6 +106,7 @@ class Sites:
             box=box,
             samples=call.samples,
             site=str(place) if place else call.function,
+            rows=observe(call, seen.data["first"]() if "first" in seen.data else None, closely=not grad),
         )
         seen.data.setdefault("losses", []).append(look)
         if grad:
