@@ -89,6 +89,12 @@ GRADIENTS_CLEARED = _step(
     "at the first backward after a step: 1 if gradients were None or zero, 0 if the last ones were still there; "
     "key: optimizer",
 )
+GRADIENT_COSINE = _step(
+    "gradient.cosine",
+    "cosine",
+    _GOVERNED,
+    "between the gradients of this step and the one before it; key: optimizer",
+)
 CLIP_NORM = _step("clip.norm", "norm", _EVERY, "gradient norm before clipping by norm")
 CLIP_THRESHOLD = _step("clip.threshold", "norm", _EVERY, "the threshold it was clipped to")
 SCALE = _step("scaler.scale", "1", _EVERY, "the gradient scaler's scale")
@@ -186,6 +192,49 @@ ACTIVATION = {
         "of looks; NaN for what is not a ReLU-like activation",
     ),
     "nonfinite": _module("nonfinite", "count", "number of NaN and Inf in the output"),
+}
+
+NORM_SAMPLES = _signal(
+    "norm.samples",
+    "count",
+    Scope.MODULE,
+    _GOVERNED,
+    "samples over which a batch normalisation in train mode took its statistics",
+)
+NORM_NOISE = _signal(
+    "norm.noise",
+    "1",
+    Scope.MODULE,
+    _GOVERNED,
+    "squared distance of the batch's mean from the running mean over the running variance, mean over channels: about "
+    "1/n for statistics over n independent values",
+)
+REPRESENTATION_SPREAD = _signal(
+    "representation.spread",
+    "1",
+    Scope.MODULE,
+    _GOVERNED,
+    "standard deviation over samples over root mean square: 0 if all samples give the same",
+)
+REPRESENTATION_RANK = _signal(
+    "representation.rank",
+    "count",
+    Scope.MODULE,
+    _GOVERNED,
+    "effective number of directions over samples (participation ratio of the covariance's eigenvalues)",
+)
+ATTENTION = {
+    name: _signal(f"attention.{name}", unit, Scope.MODULE, _GOVERNED, about)
+    for name, unit, about in (
+        ("entropy", "share", "entropy of the attention weights over that of uniform ones, mean over heads and queries"),
+        ("entropy_low", "share", "the same for the head with the lowest"),
+        ("entropy_high", "share", "the same for the head with the highest"),
+        ("logit", "1", "largest absolute attention logit, where queries and keys are known; else NaN"),
+        ("empty", "share", "share of queries from which a mask hides every key; NaN where no mask is seen"),
+        ("padded", "share", "share of keys that are padding; NaN where none is found in the inputs"),
+        ("on_padding", "share", "attention weight that real queries give to padding; NaN where there is none"),
+        ("causal", "0 or 1", "1 where no query attends to a later key"),
+    )
 }
 
 HISTOGRAM_EXPONENTS = (-36, 12)
