@@ -98,6 +98,18 @@ class SchedulerFact(Fact):
     optimizer: str | None
     file: str | None = None
     line: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """its numbers: step_size, gamma, T_max, total_steps, milestones ..."""
+    calls: int = 0
+    """calls of its step() so far, the one at its creation left out"""
+    called_at: list[int] = field(default_factory=list)
+    """updates that had been made at each of its first calls"""
+    last_at: int = 0
+    """the same at its last call"""
+    nested: bool = False
+    """another scheduler steps it"""
+    made_file: str | None = None
+    made_line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -379,6 +391,33 @@ class ClipFact(Fact):
 
 
 @dataclass(frozen=True)
+class TokenTargetsFact(Fact):
+    """Token ids that a model was given, against the ids that its loss wanted for the same sequences."""
+
+    kind: ClassVar[str] = "token_targets"
+    input_shape: list[int]
+    target_shape: list[int]
+    same: float
+    """share of targets equal to the input at their own position, where the next one differs"""
+    following: float
+    """share of targets equal to the next input"""
+    causal: int = 0
+    """attention operators over the sequence that see nothing ahead"""
+    ahead: int = 0
+    """those that do"""
+    both_ways: list[str] = field(default_factory=list)
+    """recurrent modules that run in both directions"""
+    by_position: bool | None = None
+    """outputs hang on inputs along the sequence, not through one code for all of it; None where it cannot be seen"""
+    single: bool = True
+    """these ids are all that the model was given beside the targets"""
+    ignored: float = 0.0
+    """share of negative targets, which the loss skips"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class LoaderFact(Fact):
     kind: ClassVar[str] = "loader"
     name: str
@@ -601,6 +640,90 @@ class LayersFact(Fact):
     kind: ClassVar[str] = "layers"
     layers: list[dict[str, Any]]
     links: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class MembershipFact(Fact):
+    """Fingerprints of samples that were trained on or validated, those new since the fact before it."""
+
+    kind: ClassVar[str] = "membership"
+    phase: str
+    group: str
+    """the loader, or the position of the pass in its validation ("#0"); "" for all of training"""
+    kept: list[int]
+    """of all fingerprints those that, as unsigned numbers, lie below `rate` of their range"""
+    rate: float
+    seen: int
+    """samples fingerprinted so far, in `batches` batches"""
+    batches: int
+    repeats: int
+    """samples that occurred again in a batch (training) or in a validation that should hold each once"""
+    pairs: int
+    """pairs of samples among which `repeats` were found"""
+    code: str = ""
+    """the user's line that calls the model in this validation"""
+
+
+@dataclass(frozen=True)
+class ValidationBatchFact(Fact):
+    """The first samples of one of the first batches of a validation: fingerprints of inputs and targets, in order."""
+
+    kind: ClassVar[str] = "validation_batch"
+    group: str
+    number: int
+    """of the validation"""
+    position: int
+    inputs: list[int]
+    targets: list[int] = field(default_factory=list)
+    target_shape: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class SplitFact(Fact):
+    """What a loader draws from: its place in the stored data, and what its workers would draw alike."""
+
+    kind: ClassVar[str] = "split"
+    loader: str
+    base: str
+    """equal for loaders over the same stored data"""
+    samples: int
+    indices: list[int]
+    """of the indices into the base those that are divisible by `every`"""
+    every: int
+    workers: int = 0
+    generators: list[str] = field(default_factory=list)
+    """random generators in the dataset, used after its creation, that every worker gets the same copy of"""
+    seeded_alike: str | None = None
+    """the worker_init_fn that seeds every worker with the same number"""
+    iterable: bool = False
+    sharded: bool | None = None
+    """an iterable dataset that asks which worker it is in"""
+
+
+@dataclass(frozen=True)
+class SpikeFact(Fact):
+    """The batch of a training step whose loss stood far above those before it."""
+
+    kind: ClassVar[str] = "spike"
+    loss: float
+    usual: float
+    noise: float
+    input_shape: list[int] | None = None
+    input_size: float | None = None
+    """root mean square"""
+    input_high: float | None = None
+    """largest absolute value"""
+    sample_sizes: list[float] = field(default_factory=list)
+    """root mean square of the largest samples, largest first"""
+    samples: list[int] = field(default_factory=list)
+    """their indices in the batch"""
+    sample_typical: float | None = None
+    """median root mean square of the samples"""
+    target_high: float | None = None
+    target_typical: float | None = None
+    """median absolute target of the batch"""
+    target_samples: list[int] = field(default_factory=list)
+    target_integral: bool | None = None
 
 
 def _subclasses(cls: type[Fact]) -> list[type[Fact]]:

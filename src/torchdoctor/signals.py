@@ -70,6 +70,16 @@ ACCURACY_VALIDATION = _step("accuracy.validation", "share", _PHASE, "share of a 
 CONFIDENCE_TRAIN = _step("confidence.train", "share", _GOVERNED, "mean probability of the predicted class")
 CONFIDENCE_VALIDATION = _step("confidence.validation", "share", _PHASE, "the same in validation")
 LOSS_EVENTS = _step("loss.backwards", "count", _EVERY, "number of backward calls in the step")
+LOSS_CALLED = _step(
+    "loss.called",
+    "loss",
+    _GOVERNED,
+    "mean over elements that torch's loss functions gave in the step, before the script scaled, negated or summed it",
+)
+GRAPH_NODES = _step("graph.nodes", "count", _EARLY, "operators in the graph behind the loss")
+GRAPH_REACH = _step("graph.reach", "steps", _EARLY, "how many steps the graph behind the loss reaches back")
+GRAPHS_KEPT = _step("graph.kept", "count", _EARLY, "earlier looks whose loss still holds its graph")
+GRAPHS_MARKED = _step("graph.marked", "count", _EARLY, "earlier looks that were marked to see whether they are kept")
 
 LEARNING_RATE = _step("group.lr", "1", _EVERY, "learning rate; key: optimizer.group")
 WEIGHT_DECAY = _step("group.weight_decay", "1", _EVERY, "weight decay; key: optimizer.group")
@@ -121,6 +131,17 @@ TARGET_NONFINITE = _step("target.nonfinite", "count", _GOVERNED, "NaN or Inf in 
 LABEL_ENTROPY = _step("label.entropy", "nats", _GOVERNED, "entropy of the labels in one batch; key: phase")
 LABEL_CLASSES = _step("label.classes", "count", _GOVERNED, "distinct labels in one batch; key: phase")
 BATCH_SIZE = _step("batch.size", "count", _GOVERNED, "samples in the batch; key: phase")
+BATCH_DISTINCT = _step("batch.distinct", "share", _GOVERNED, "distinct samples over samples of the batch; key: phase")
+BATCH_REPEATED = _step(
+    "batch.repeated", "share", _GOVERNED, "share of the samples that the batch looked at before it held, too; key: phase"
+)
+BATCH_SPREAD = _step(
+    "batch.spread",
+    "1",
+    _GOVERNED,
+    "standard deviation over samples, element by element, over the root mean square of all: 0 for equal samples; "
+    "key: phase",
+)
 
 USER = _step("user", "as logged", _GOVERNED, "what doctor.log(...) was given; key: the name")
 
