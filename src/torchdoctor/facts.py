@@ -630,11 +630,11 @@ class FrozenFact(Fact):
 
 @dataclass(frozen=True)
 class LayersFact(Fact):
-    """Layers with weights, and what lies between each and the layers whose output it takes.
+    """Layers with weights, and what lies between two of which one takes the other's output and nobody else does.
 
-    `layers` holds {"name" (of the weight), "op", "fan_in", "fan_out", "groups", "kernel", "consumers"}; `links` holds
-    {"above", "below", "ops", "plain"}: names of weights, the operators on the way, nearest to `above` first, and
-    whether that way is the only one between the two (no sum, product or join with another path).
+    `layers` holds {"name" (of the weight), "op", "fan_in", "fan_out", "groups", "kernel", "plain_matrix" (multiplied as
+    it is, not transposed as by nn.Linear)}; `links` holds {"above", "below", "ops"}: names of weights and the operators
+    between them, nearest to `above` first. Paths that join or part (residuals, gates, attention) make no link.
     """
 
     kind: ClassVar[str] = "layers"

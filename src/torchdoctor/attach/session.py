@@ -42,15 +42,23 @@ from torchdoctor.probes.activations import ActivationProbe
 from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.frozen import FrozenProbe
 from torchdoctor.probes.graph import GraphProbe, saved_inputs
+from torchdoctor.probes.interior import InteriorProbe
+from torchdoctor.probes.liveness import LivenessProbe
 from torchdoctor.probes.loss_calls import LossCallProbe
+from torchdoctor.probes.loss_values import CalledLoss
 from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
+from torchdoctor.probes.membership import MembershipProbe
 from torchdoctor.probes.modes import ModesProbe
 from torchdoctor.probes.nonfinite import NonfiniteProbe
 from torchdoctor.probes.optimizers import OptimizerProbe
 from torchdoctor.probes.predictions import PredictionProbe
 from torchdoctor.probes.samples import SamplesProbe
+from torchdoctor.probes.schedules import ScheduleProbe
+from torchdoctor.probes.splits import SplitProbe
 from torchdoctor.probes.tensors import TensorProbe
+from torchdoctor.probes.token_targets import TokenTargetsProbe
 from torchdoctor.probes.turning import TurningProbe
 from torchdoctor.probes.updates import UpdateProbe
 from torchdoctor.probes.wiring import WiringProbe
@@ -119,14 +127,22 @@ class Session:
         self.predictions = PredictionProbe(context)
         self.samples = SamplesProbe(context)
         self.batches = BatchProbe(context)
+        self.membership = MembershipProbe(context, self.loop)
+        self.splits = SplitProbe(context)
         self.tensors = TensorProbe(context)
         self.updates = UpdateProbe(context, self.options.snapshot_bytes)
         self.turning = TurningProbe(context, self.options.snapshot_bytes)
         self.activations = ActivationProbe(context)
         self.graph = GraphProbe(context)
+        self.interior = InteriorProbe(context)
         self.wiring = WiringProbe(context)
+        self.frozen = FrozenProbe(context)
         self.modes = ModesProbe(context)
         self.optimizers = OptimizerProbe(context)
+        self.schedules = ScheduleProbe(context)
+        self.liveness = LivenessProbe(context)
+        self.token_targets = TokenTargetsProbe(context)
+        self.called_loss = CalledLoss(context)
         self.nonfinite = NonfiniteProbe(context)
 
     def _budget(self) -> float:
@@ -238,6 +254,7 @@ class Session:
             self.spend(LOOK, start)
         if self.structural:
             self.wiring.before_step()
+            self.frozen.look(key, optimizer, self.registry.loaded)
 
     def after_update(self, key: str) -> None:
         if LOOK in self.context.looks:
@@ -311,8 +328,11 @@ class Session:
         if not self.loop.stepped_ever:
             self.wiring.at_backward()
         self.predictions.flush_train(step)
+        self.schedules.close()
+        self.called_loss.flush()
         self.samples.flush_train(step)
         self.batches.close(step)
+        self.membership.flush(step)
         self.modes.close(step)
         self.wiring.gradients()
         self.wiring.write(self.loop.updates, self.registry.loaded)

@@ -109,7 +109,11 @@ class Sites:
             rows=observe(call, seen.data["first"]() if "first" in seen.data else None, closely=not grad),
         )
         seen.data.setdefault("losses", []).append(look)
+        if not grad:
+            session.membership.target(seen, target)
         if grad:
+            if detailed:
+                session.called_loss.called(_mean_loss(call))
             session.spend(BATCH, start)
 
     @guarded("number read")
@@ -170,8 +174,13 @@ class Sites:
                     session.discover(leaves)
                     session.graph.place(graph)
                 session.wiring.graph_reached(leaves, session.registry.stray_parameters())
-                if LOOK in session.context.looks:
+                session.liveness.look(loss, graph)
+                if session.loop.backwards_since_step == 1:
+                    session.token_targets.look(loss, session.targets, place)
+                looking = LOOK in session.context.looks
+                if looking:
                     session.activations.graph(graph)
+                session.interior.look(graph, session.batch, structural=session.structural, looking=looking)
             session.activations.finish()
             session.spend(LOOK, start)
         if loss.numel() == 1:
@@ -327,10 +336,12 @@ class Sites:
     def scheduled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         session = self.session
         scheduler = args[0]
-        session.loop.call("scheduler")
+        if not getattr(scheduler, "_is_initial", False):
+            session.loop.call("scheduler")
         optimizer = getattr(scheduler, "optimizer", None)
         key = session.registry.optimizer_key(optimizer) if isinstance(optimizer, Optimizer) else None
-        session.optimizers.scheduled(f"{type(scheduler).__name__}@{key}", scheduler, key, caller())
+        place = None if session.schedules.known(scheduler) else caller()
+        session.schedules.called(scheduler, key, session.loop.updates, place)
 
     # -- modes, compile ----------------------------------------------------------------
 

@@ -39,6 +39,8 @@ class Graph:
     reached: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
     """id of a leaf -> the leaf and the sequence number of the first operator that used it"""
     activations: list[tuple[Any, str]] = field(default_factory=list)
+    nodes: list[Any] = field(default_factory=list)
+    """every operator, as walked"""
     positions: dict[Any, int] = field(default_factory=dict)
     """operators of the head -> their place in it"""
     truncated: bool = False
@@ -57,6 +59,7 @@ def walk(loss: Tensor) -> Graph | None:
     while queue:
         node, depth = queue.popleft()
         name = node.name()
+        graph.nodes.append(node)
         graph.operators[name] += 1
         if name.startswith(OPAQUE):
             graph.opaque = True
