@@ -12,8 +12,10 @@ are cores. A script that mentions SEED runs for every seed, one that mentions GR
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import time
@@ -90,8 +92,6 @@ def run_all(
 
 
 def hash_text(text: str) -> str:
-    import hashlib
-
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -130,13 +130,14 @@ def describe_fixes(asked: int, outcomes: list[Outcome]) -> list[str]:
         return []
     stays = [o for o in outcomes if any(f["name"] == o.trial.truth for f in o.grave)]
     others = [o for o in outcomes if o.grave and o not in stays]
+    gone = len(outcomes) - len(stays)
     text = (
-        f"`fix.code` could be put into {len(outcomes)} of {asked} scripts without thought (benchmarks/fixes.py says how; "
-        f"the rest name things that the script calls otherwise, or need a choice). Run again, the diagnosis is gone in "
-        f"{len(outcomes) - len(stays)} of them; nothing graver than info is left in {len(outcomes) - len(stays) - len(others)}."
+        f"`fix.code` could be put into {len(outcomes)} of {asked} scripts without thought (see benchmarks/fixes.py; "
+        "the rest names things otherwise than the script does, or needs a choice). Run again, the diagnosis is gone in "
+        f"{gone} of them; nothing graver than info is left in {gone - len(others)}."
     )
-    said = [f"still there: {o.trial.case}: {scores.false_alarms([as_healthy(o)])}" for o in stays]
-    said += [f"something else: {o.trial.case}: {scores.false_alarms([as_healthy(o)])}" for o in others]
+    said = [f"still there: {line}" for line in scores.false_alarms([as_healthy(o) for o in stays])]
+    said += [f"something else: {line}" for line in scores.false_alarms([as_healthy(o) for o in others])]
     return ["#### Fixes applied", "", text, "", *bullets(said)]
 
 
@@ -160,11 +161,11 @@ def report(part: str, outcomes: list[Outcome]) -> Iterator[str]:
     yield from (f"{len(cases)} cases, {len(outcomes)} runs, {seconds / 60:.0f} minutes of one core.", "")
     yield from (scores.table(["what", "measured"], scores.summary(outcomes)), "")
     yield from (scores.table(DIAGNOSIS_HEAD, scores.by_diagnosis(outcomes)), "")
-    yield from (
-        "Stated confidence of errors and warnings that stand by themselves, against the share that named the",
-        "",
+    yield (
+        "Stated confidence of errors and warnings that stand by themselves, against the share that named the planted "
+        "fault (a second, real fault beside it counts as wrong here):"
     )
-    yield from ("planted fault (a second, real fault beside it counts as wrong here):", "")
+    yield ""
     yield from (scores.table(["stated", "mean", "right"], scores.calibration(outcomes)), "")
     for heading, lines in (
         ("Misses", scores.misses(outcomes)),
@@ -191,7 +192,7 @@ def report_peers(outcomes: list[Outcome]) -> Iterator[str]:
 
 def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Namespace) -> str:
     begin, end = MARKS
-    words = " ".join(["python", "benchmarks/diagnosis.py", *sys.argv[1:]])
+    words = shlex.join(["python", "benchmarks/diagnosis.py", *sys.argv[1:]])
     today = time.strftime("%Y-%m-%d")
     lines = [
         begin,
@@ -202,8 +203,8 @@ def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Name
     ]
     lines += [
         "Named first: the planted fault is the first finding, as an error or a warning. Named at all: it is among the "
-        "findings, whatever its severity. Both over medium, severe and ungraded faults; mild ones apart. First told: the "
-        "step at which the live engine would have told it, from the record cut at the engine's own steps, with the "
+        "findings, whatever its severity. Both over medium, severe and ungraded faults; mild ones apart. First told: "
+        "the step at which the live engine would have told it, from the record cut at the engine's own steps, with the "
         "median length of the run. A healthy run must have no error and no warning.",
         "",
     ]
