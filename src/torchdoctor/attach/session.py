@@ -42,6 +42,8 @@ from torchdoctor.probes.activations import ActivationProbe
 from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.custody import CustodyProbe
+from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.frozen import FrozenProbe
 from torchdoctor.probes.graph import GraphProbe, saved_inputs
 from torchdoctor.probes.interior import InteriorProbe
@@ -53,10 +55,14 @@ from torchdoctor.probes.membership import MembershipProbe
 from torchdoctor.probes.modes import ModesProbe
 from torchdoctor.probes.nonfinite import NonfiniteProbe
 from torchdoctor.probes.optimizers import OptimizerProbe
+from torchdoctor.probes.pauses import PauseProbe
+from torchdoctor.probes.precision import PrecisionProbe
 from torchdoctor.probes.predictions import PredictionProbe
+from torchdoctor.probes.resuming import ResumingProbe
 from torchdoctor.probes.samples import SamplesProbe
 from torchdoctor.probes.schedules import ScheduleProbe
 from torchdoctor.probes.splits import SplitProbe
+from torchdoctor.probes.synchronisations import SynchronisationProbe
 from torchdoctor.probes.tensors import TensorProbe
 from torchdoctor.probes.token_targets import TokenTargetsProbe
 from torchdoctor.probes.turning import TurningProbe
@@ -138,6 +144,12 @@ class Session:
         self.wiring = WiringProbe(context)
         self.frozen = FrozenProbe(context)
         self.modes = ModesProbe(context)
+        self.custody = CustodyProbe(context)
+        self.frozen_state = FrozenStateProbe(context)
+        self.resuming = ResumingProbe(context)
+        self.precision = PrecisionProbe(context)
+        self.pauses = PauseProbe(context)
+        self.synchronisations = SynchronisationProbe(context)
         self.optimizers = OptimizerProbe(context)
         self.schedules = ScheduleProbe(context)
         self.liveness = LivenessProbe(context)
@@ -180,7 +192,8 @@ class Session:
         self.governor.earned(seconds, min(own, seconds), looked, previous)
         self.context.step = step = self.loop.step
         self.context.looks = self.governor.plan(step)
-        self.structural = step in STRUCTURE_STEPS or self.options.every_step
+        self.structural = self.precision.gate[0] = step in STRUCTURE_STEPS or self.options.every_step
+        self.synchronisations.plan(LOOK in self.context.looks)
         self.deferred.poll()
         self.on_turn()
         if self.live:
@@ -208,6 +221,7 @@ class Session:
         if self.registry.discover([id(t) for t in reached]):
             self.tensors.forget_names()
             self.wiring.renamed()
+            self.custody.renamed()
         self.describe_models()
 
     def describe_models(self) -> None:
