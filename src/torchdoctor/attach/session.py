@@ -266,9 +266,20 @@ class Session:
             start = perf_counter()
             self.updates.before(*self.tensors.chosen(key, optimizer))
             self.spend(LOOK, start)
+        if self.structural or self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting:
+            self._look_at_state(key, optimizer)
         if self.structural:
             self.wiring.before_step()
             self.frozen.look(key, optimizer, self.registry.loaded)
+
+    def _look_at_state(self, key: str, optimizer: Optimizer) -> None:
+        self.custody.before_step(key, optimizer, self.structural)
+        self.resuming.before_step(key, optimizer)
+        self.frozen_state.before_step()
+
+    def epoch_ended(self) -> None:
+        self.custody.boundary(self.loop.updates)
+        self.frozen_state.boundary()
 
     def after_update(self, key: str) -> None:
         if LOOK in self.context.looks:
@@ -278,10 +289,14 @@ class Session:
             self.spend(LOOK, start)
         if self.structural:
             self.wiring.after_step(key)
+            self.custody.after_step()
+            self.precision.stepped()
             self.wiring.write(self.loop.updates, self.registry.loaded)
             self.tensors.describe(self.graph.orders)
         else:
             self.wiring.forget_marks()
+        if self.structural or self.frozen_state.looking:
+            self.frozen_state.after_step(key, self.loop.updates)
 
     def _loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")
@@ -348,6 +363,8 @@ class Session:
         self.batches.close(step)
         self.membership.flush(step)
         self.modes.close(step)
+        self.pauses.close()
+        self.synchronisations.write()
         self.wiring.gradients()
         self.wiring.write(self.loop.updates, self.registry.loaded)
         for key, optimizer in self.registry.live_optimizers():

@@ -183,6 +183,8 @@ class Sites:
                 session.interior.look(graph, session.batch, structural=session.structural, looking=looking)
             session.activations.finish()
             session.spend(LOOK, start)
+        if session.structural:
+            session.precision.look(loss)
         if loss.numel() == 1:
             session.root = loss
             session.training_loss.backward(self._unscaled(loss))
@@ -220,6 +222,7 @@ class Sites:
         key = self.session.registry.optimizer_key(args[0])
         self.session.loop.optimizer(key)
         self.session.optimizers.created(key, caller())
+        self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()
 
@@ -352,6 +355,7 @@ class Sites:
             training = args[1] if len(args) > 1 else kwargs.get("mode", True)
             if not training:
                 self.arm()
+            self.session.epoch_ended()
             self._note_site("train" if training else "eval", caller())
 
     @guarded("mode changed")

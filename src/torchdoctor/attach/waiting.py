@@ -61,6 +61,7 @@ class PassWriter:
             return
         for look in seen.data.get("inputs", ()):
             self._session.batches.write(look, seen.phase, seen.step)
+        self._session.membership.write(seen)
         losses: list[LossLook] = seen.data.get("losses", [])
         for look in losses:
             self._write_loss(look, seen)
@@ -119,8 +120,10 @@ class PassWriter:
         )
 
     def validation_ended(self, step: int) -> None:
+        self._session.custody.validated()
         self._session.validation_loss.end(step, self._session.deferred.after)
         self._session.predictions.end_validation(step, self._session.deferred.after)
+        self._session.deferred.after(lambda: self._session.membership.flush(step))
         self._session.samples.end_validation(step, self._session.deferred.after)
 
 

@@ -117,10 +117,11 @@ class MembershipProbe:
     @contained("membership: target")
     def target(self, seen: Pass, target: Tensor | None) -> None:
         """A mark for the targets of a validation pass: the same again means the same samples."""
-        if target is not None and target.dim() and "marks" in seen.data and "target_marks" not in seen.data:
-            if target.shape[0] == len(seen.data["marks"]) or target.shape[0] > SAMPLES:
-                seen.data["target_shape"] = list(target.shape)
-                seen.data["target_marks"] = stats.fingerprints(target.detach()[:SAMPLES_COMPARED])
+        if target is None or not target.dim() or "marks" not in seen.data or "target_marks" in seen.data:
+            return
+        if target.shape[0] >= len(seen.data["marks"]):
+            seen.data["target_shape"] = list(target.shape)
+            seen.data["target_marks"] = stats.fingerprints(target.detach()[:SAMPLES_COMPARED])
 
     # -- once the phase is known ----------------------------------------------------------
 
