@@ -43,8 +43,8 @@ from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.custody import CustodyProbe
-from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.frozen import FrozenProbe
+from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.graph import GraphProbe, saved_inputs
 from torchdoctor.probes.interior import InteriorProbe
 from torchdoctor.probes.liveness import LivenessProbe
