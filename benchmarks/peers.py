@@ -7,7 +7,7 @@ where theirs looks at every step and ours at some, theirs sees less here than it
   DeadRelu, SaturatedActivation, WeightUpdateRatio, LossNotDecreasing, Overfit, AllZero, UnchangedTensor).
 - AUTOTRAINER (Zhang et al., ICSE 2021): vanishing where the first layer's gradient norm is under 1e-3 of the last's and
   under 1e-4 itself; exploding where that ratio is over 70; dying ReLU at 70 % zero gradients.
-- TheDeepChecker (Ben Braiek and Khomh, 2023): the update-to-weight ratio outside 1e-4 to 1e-1; over half the units dead.
+- TheDeepChecker (Ben Braiek and Khomh, 2023): the update ratio outside 1e-4 to 1e-1; over half the units dead.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _overfit(run: Run) -> bool:
         return False
     late = train.between(int(validation.steps[-2]), int(validation.steps[-1])).values
     mean = float(late.mean()) if len(late) else float(train.values[-1])
-    return bool((validation.values[-1] - mean) / abs(mean) > 0.1)
+    return bool(np.isfinite(validation.values[-1]) and (validation.values[-1] - mean) / abs(mean) > 0.1)
 
 
 def _all_zero(run: Run) -> bool:
