@@ -1,4 +1,4 @@
-"""Parameters that do not require gradients when an optimizer steps, and whether they look untouched since their making."""
+"""Parameters that do not require gradients when an optimizer steps, and whether they look fresh from their making."""
 
 from __future__ import annotations
 
