@@ -32,7 +32,7 @@ WINDOW_LOOKS = 20
 SQUARED, ABSOLUTE = ("mse_loss",), ("l1_loss", "smooth_l1_loss", "huber_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 NUMBERS = 5
-"""loss, label, predicted, confidence, rank of the label; of a regression: loss, target, prediction, absolute error, 0"""
+"""loss, label, predicted, confidence, rank of the label; of a regression: loss, target, prediction, error, 0"""
 
 
 @dataclass
@@ -77,7 +77,7 @@ def _classes(
     label = torch.where(known, at, torch.full_like(at, -1))
     columns = [total - picked.squeeze(-1), label, predicted, (best - total).exp(), rank]
     values = torch.stack([c.float() for c in columns], 1)
-    single = call.input.dim() in (1, 2) and count == call.samples
+    single = call.input.dim() in (1, 2) and count == call.samples and (inputs is None or len(inputs) == count)
     names, extra = describe_inputs(inputs, count) if single and inputs is not None else ((), None)
     if extra is not None:
         values = torch.cat([values, extra[::stride].to(values.device)], 1)

@@ -150,6 +150,7 @@ def _numbers(samples: Samples, rows: Rows) -> dict[str, Any]:
     variance = float(rows[:, 1].var())
     squared = float(rows[:, 0].mean())
     metrics = {"mse": squared, "rmse": squared**0.5, "mae": float(rows[:, 3].mean()), "variance": variance}
+    metrics["prediction_variance"] = float(rows[:, 2].var())
     if samples.whole and variance > 0:
         metrics["r2"] = 1 - squared / variance
     return {"metrics": metrics}
