@@ -135,6 +135,13 @@ BATCH_DISTINCT = _step("batch.distinct", "share", _GOVERNED, "distinct samples o
 BATCH_REPEATED = _step(
     "batch.repeated", "share", _GOVERNED, "share of the samples that the batch looked at before it held, too; key: phase"
 )
+BATCH_PART = _step(
+    "batch.part",
+    "share",
+    _GOVERNED,
+    "samples of the batch over those that lie in the memory it was cut from: 1 for a tensor of its own, or for the very "
+    "object that the look before saw; key: phase",
+)
 BATCH_SPREAD = _step(
     "batch.spread",
     "1",

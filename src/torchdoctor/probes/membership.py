@@ -7,7 +7,8 @@ many the threshold is halved. What is kept is written in portions, as `Membershi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +90,7 @@ class MembershipProbe:
         self._members: dict[tuple[str, str], Members] = {}
         self._codes: dict[tuple[str, str], str] = {}
         self._last: set[int] = set()
+        self._object: Callable[[], Tensor | None] = lambda: None
         self._validation = -1
         self._position = 0
 
@@ -109,9 +111,13 @@ class MembershipProbe:
         if marks is None or not marks.numel():
             return
         seen.data["marks"] = marks
-        seen.data["spread"] = measure_spread(tensor.detach()) if seen.grad else None
+        if seen.grad:
+            seen.data["spread"] = measure_spread(tensor.detach())
+            seen.data["part"] = 1.0 if self._object() is tensor else cut_from(tensor)
+            self._object = weakref.ref(tensor)
+            return
         others = [t for t in batch if t.dim() and t.shape[0] == tensor.shape[0] and t.shape != tensor.shape]
-        if not seen.grad and others:
+        if others and any(t.numel() == tensor.numel() for t in batch):
             self.target(seen, others[-1])
 
     @contained("membership: target")
@@ -132,6 +138,7 @@ class MembershipProbe:
             return
         if seen.phase == TRAIN:
             self._context.read(marks, lambda values: self._train(values, seen.step))
+            self._context.record.scalar(signals.BATCH_PART.name, seen.step, seen.data["part"], TRAIN)
             spread: Tensor | None = seen.data.get("spread")
             if spread is not None:
                 self._context.read(spread, lambda value: self._spread(float(value), seen.step))
@@ -224,6 +231,13 @@ def part_of(tensor: Tensor) -> Tensor:
     """As many first samples as may be fingerprinted."""
     size = max(1, tensor[:1].numel() * tensor.element_size())
     return tensor[: min(SAMPLES, max(1, BYTES // size))]
+
+
+def cut_from(tensor: Tensor) -> float:
+    """The share of the stored samples that a batch is a view of."""
+    size = tensor[:1].numel() * tensor.element_size()
+    stored = tensor.untyped_storage().nbytes() // size if size else 0
+    return tensor.shape[0] / stored if stored else 1.0
 
 
 def measure_spread(tensor: Tensor) -> Tensor | None:

@@ -60,7 +60,7 @@ class SplitProbe:
             indices=[int(i) for i in indices if i % every == 0] if every > 1 else indices.tolist(),
             every=every,
             workers=workers,
-            generators=copied_generators(dataset) if workers > 1 else [],
+            generators=copied_generators(dataset) if workers > 1 and not loader.worker_init_fn else [],
             seeded_alike=alike(getattr(loader, "worker_init_fn", None)) if workers > 1 else None,
             iterable=iterable,
             sharded=asks_for_worker(dataset) if iterable and workers > 1 else None,
