@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead clean
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis clean
 
 setup: .setup-base
 setup-test: .setup-test
@@ -36,6 +36,9 @@ lint: setup-test
 
 bench-overhead: .setup-bench
 	$(BIN)/python benchmarks/overhead.py
+
+bench-diagnosis: .setup-bench
+	$(BIN)/python benchmarks/diagnosis.py --write $(BENCH)
 
 clean:
 	rm -rf $(VENV) .setup-* build dist

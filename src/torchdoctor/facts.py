@@ -98,6 +98,18 @@ class SchedulerFact(Fact):
     optimizer: str | None
     file: str | None = None
     line: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    """its numbers: step_size, gamma, T_max, total_steps, milestones ..."""
+    calls: int = 0
+    """calls of its step() so far, the one at its creation left out"""
+    called_at: list[int] = field(default_factory=list)
+    """updates that had been made at each of its first calls"""
+    last_at: int = 0
+    """the same at its last call"""
+    nested: bool = False
+    """another scheduler steps it"""
+    made_file: str | None = None
+    made_line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +246,15 @@ class ModesFact(Fact):
 
 
 @dataclass(frozen=True)
+class DropoutFact(Fact):
+    """The share that each dropout module of a model drops, by name; those that drop nothing are left out."""
+
+    kind: ClassVar[str] = "dropout"
+    model: str
+    shares: dict[str, float]
+
+
+@dataclass(frozen=True)
 class InputsFact(Fact):
     """One look at a batch as the model got it. Statistics over finite elements.
 
@@ -304,6 +325,49 @@ class PredictionsFact(Fact):
 
 
 @dataclass(frozen=True)
+class SamplesFact(Fact):
+    """Predictions sample by sample over one validation pass, a window of training looks, or what the user logged."""
+
+    kind: ClassVar[str] = "samples"
+    phase: str
+    task: str
+    """classes, regression, multilabel"""
+    samples: int
+    loss: float
+    classes: int | None = None
+    correct: int | None = None
+    logged: bool = False
+    """given to doctor.log_predictions"""
+    site: str = ""
+    """the loss call it was seen at"""
+    whole: bool = True
+    """every row is a sample (not a token or pixel), and none was left out"""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """the usual metrics: accuracy, balanced_accuracy, macro_f1, ... or mse, rmse, mae, r2"""
+    ece: float | None = None
+    """expected calibration error over `bins`"""
+    bins: list[list[float]] = field(default_factory=list)
+    """by confidence in equal steps from 0 to 1: [samples, mean confidence, share right]"""
+    tenths: list[list[float]] = field(default_factory=list)
+    """by confidence in groups of equal size, least first: [samples, wrong, mean confidence]"""
+    ranks: list[int] = field(default_factory=list)
+    """of the wrong ones: how many classes scored above the true one, 1 first; the last counts all beyond"""
+    unlikely: int = 0
+    """of the wrong ones: those whose true class scored in the lower half of all classes"""
+    confused: list[list[int]] = field(default_factory=list)
+    """[true class, predicted class, samples], most frequent first"""
+    rescaled: list[float] = field(default_factory=list)
+    """mean loss with the logits divided by each of TEMPERATURES"""
+    worst: list[dict[str, Any]] = field(default_factory=list)
+    """samples of the largest loss: {"index" in the order of the pass, "loss", "label", "predicted", "confidence"}"""
+    slices: list[dict[str, Any]] = field(default_factory=list)
+    """{"by", "low", "high", "samples", "loss", "correct", "spread"}: groups by an attribute of the input or target"""
+
+
+TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
+
+
+@dataclass(frozen=True)
 class FixedSamplesFact(Fact):
     """The model's outputs for the first few samples of a validation pass, by their fingerprints."""
 
@@ -322,6 +386,33 @@ class ClipFact(Fact):
     parameters: int
     after_step: bool = False
     """called between the step and the next backward"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class TokenTargetsFact(Fact):
+    """Token ids that a model was given, against the ids that its loss wanted for the same sequences."""
+
+    kind: ClassVar[str] = "token_targets"
+    input_shape: list[int]
+    target_shape: list[int]
+    same: float
+    """share of targets equal to the input at their own position, where the next one differs"""
+    following: float
+    """share of targets equal to the next input"""
+    causal: int = 0
+    """attention operators over the sequence that see nothing ahead"""
+    ahead: int = 0
+    """those that do"""
+    both_ways: list[str] = field(default_factory=list)
+    """recurrent modules that run in both directions"""
+    by_position: bool | None = None
+    """outputs hang on inputs along the sequence, not through one code for all of it; None where it cannot be seen"""
+    single: bool = True
+    """these ids are all that the model was given beside the targets"""
+    ignored: float = 0.0
+    """share of negative targets, which the loss skips"""
     file: str | None = None
     line: int | None = None
 
@@ -378,6 +469,133 @@ class HealthFact(Fact):
 
 
 @dataclass(frozen=True)
+class OverwriteFact(Fact):
+    """Parameters that an optimizer goes on with were found other than its last update had left them."""
+
+    kind: ClassVar[str] = "overwrite"
+    optimizer: str
+    parameters: list[str]
+    share: float
+    """of the elements that the optimizers hold"""
+    restored: list[str] = field(default_factory=list)
+    """of them: bit for bit what an earlier update had found or left"""
+    restored_step: int | None = None
+    """the step of the oldest of these states"""
+    copies: dict[str, str] = field(default_factory=dict)
+    """of them: bit for bit equal to another parameter, by name"""
+    evaluated: bool | None = None
+    """the validation in between ran on these very values; None where there was none"""
+    how: str | None = None
+    """load_state_dict or init, where one of them was called since; None: by other means"""
+    looks: int = 1
+    """how often it was looked, so far"""
+    hits: int = 1
+    """how often something was found so, so far"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class FrozenChangeFact(Fact):
+    """Something that does not require gradients, and what training did to it."""
+
+    kind: ClassVar[str] = "frozen_change"
+    updates: int
+    changed: list[str] = field(default_factory=list)
+    """parameters that an optimizer's own step changed"""
+    gradients: str | None = None
+    """what they had for a gradient then: "zero" or "old" """
+    optimizer: str | None = None
+    norms: list[str] = field(default_factory=list)
+    """normalisation modules behind frozen layers only, frozen themselves, whose running statistics moved"""
+    drift: float | None = None
+    """largest move of a running mean since it was first seen, in its standard deviations"""
+
+
+@dataclass(frozen=True)
+class ResumeFact(Fact):
+    """An optimizer made its first update on parameters that load_state_dict had filled just before."""
+
+    kind: ClassVar[str] = "resume"
+    optimizer: str
+    share: float
+    """of its elements that were loaded"""
+    empty: bool
+    """it had no state"""
+    loaded: bool
+    """its load_state_dict was called"""
+    start: bool
+    """the values are those that a training of this process began with or was given before: a new start"""
+    saved_optimizer: bool
+    """the checkpoint held an optimizer's state, or this process asked an optimizer for it"""
+    saved_scheduler: bool
+    saved_progress: str | None
+    """the checkpoint's entry that counts epochs or steps, such as "epoch = 12" """
+    file_written: bool
+    """this process writes checkpoints to the same path"""
+    saved_rates: list[float] = field(default_factory=list)
+    """learning rates of the groups in the checkpoint, and of the optimizer that trained before in this process"""
+    saved_initial_rates: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    earlier: str | None = None
+    """key of the optimizer that trained before in this process"""
+    scheduler_loaded: bool = False
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class PrecisionFact(Fact):
+    """Mixed precision as it was asked for, and in which type the matrix products of a step were made."""
+
+    kind: ClassVar[str] = "precision"
+    device: str
+    """of the parameters"""
+    asked: list[str]
+    """device types of the autocast blocks that were entered in the step, as the script gave them"""
+    switched_off: bool
+    """blocks with enabled=False were entered"""
+    scaler: bool
+    """a gradient scaler scaled the loss, or was asked to"""
+    products: dict[str, int]
+    """matrix products and convolutions in the graph, by type"""
+    parameters: list[str]
+    """types of the parameters"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class PauseFact(Fact):
+    """Calls of one kind and place that hold the training up: saving, collecting garbage, emptying a cache."""
+
+    kind: ClassVar[str] = "pause"
+    call: str
+    count: int
+    seconds: float
+    updates: int
+    """updates made when it was last called"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class SynchronisationFact(Fact):
+    """Calls that wait for the device, in watched training steps, by place."""
+
+    kind: ClassVar[str] = "synchronisation"
+    call: str
+    count: int
+    steps: int
+    """watched steps so far"""
+    elements: int
+    """elements read, on average"""
+    file: str | None = None
+    line: int | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True)
 class ComparisonFact(Fact):
     """How this run differs from another one. Never recorded: `torchdoctor diff` hands it to the rules that need it."""
 
@@ -391,6 +609,121 @@ class ComparisonFact(Fact):
     apart_step: int | None = None
     """the first step from which on a signal differs beyond noise"""
     apart_signal: str | None = None
+
+
+@dataclass(frozen=True)
+class FrozenFact(Fact):
+    """Parameters without gradients as an optimizer is about to step. Written when any of it changes."""
+
+    kind: ClassVar[str] = "frozen"
+    optimizer: str
+    frozen: list[str]
+    fresh: list[str] = field(default_factory=list)
+    """of these: weights whose spread is that of torch's own initialisation, to within chance"""
+    loaded: list[str] = field(default_factory=list)
+    """of these: filled by load_state_dict"""
+    trained_before: list[str] = field(default_factory=list)
+    """of these: required gradients at an earlier update"""
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    """of this optimizer: {"parameters", "frozen", "lr"}"""
+
+
+@dataclass(frozen=True)
+class LayersFact(Fact):
+    """Layers with weights, and what lies between two of which one takes the other's output and nobody else does.
+
+    `layers` holds {"name" (of the weight), "op", "fan_in", "fan_out", "groups", "kernel", "plain_matrix" (multiplied as
+    it is, not transposed as by nn.Linear)}; `links` holds {"above", "below", "ops"}: names of weights and the operators
+    between them, nearest to `above` first. Paths that join or part (residuals, gates, attention) make no link.
+    """
+
+    kind: ClassVar[str] = "layers"
+    layers: list[dict[str, Any]]
+    links: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class MembershipFact(Fact):
+    """Fingerprints of samples that were trained on or validated, those new since the fact before it."""
+
+    kind: ClassVar[str] = "membership"
+    phase: str
+    group: str
+    """the loader, or the position of the pass in its validation ("#0"); "" for all of training"""
+    kept: list[int]
+    """of all fingerprints those that, as unsigned numbers, lie below `rate` of their range"""
+    rate: float
+    seen: int
+    """samples fingerprinted so far, in `batches` batches"""
+    batches: int
+    repeats: int
+    """samples that occurred again in a batch (training) or in a validation that should hold each once"""
+    pairs: int
+    """pairs of samples among which `repeats` were found"""
+    code: str = ""
+    """the user's line that calls the model in this validation"""
+
+
+@dataclass(frozen=True)
+class ValidationBatchFact(Fact):
+    """The first samples of one of the first batches of a validation: fingerprints of inputs and targets, in order."""
+
+    kind: ClassVar[str] = "validation_batch"
+    group: str
+    number: int
+    """of the validation"""
+    position: int
+    inputs: list[int]
+    targets: list[int] = field(default_factory=list)
+    target_shape: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class SplitFact(Fact):
+    """What a loader draws from: its place in the stored data, and what its workers would draw alike."""
+
+    kind: ClassVar[str] = "split"
+    loader: str
+    base: str
+    """equal for loaders over the same stored data"""
+    samples: int
+    indices: list[int]
+    """of the indices into the base those that are divisible by `every`"""
+    every: int
+    workers: int = 0
+    generators: list[str] = field(default_factory=list)
+    """random generators in the dataset, used after its creation, that every worker gets the same copy of"""
+    seeded_alike: str | None = None
+    """the worker_init_fn that seeds every worker with the same number"""
+    iterable: bool = False
+    sharded: bool | None = None
+    """an iterable dataset that asks which worker it is in"""
+
+
+@dataclass(frozen=True)
+class SpikeFact(Fact):
+    """The batch of a training step whose loss stood far above those before it."""
+
+    kind: ClassVar[str] = "spike"
+    loss: float
+    usual: float
+    noise: float
+    input_shape: list[int] | None = None
+    input_size: float | None = None
+    """root mean square"""
+    input_high: float | None = None
+    """largest absolute value"""
+    sample_sizes: list[float] = field(default_factory=list)
+    """root mean square of the largest samples, largest first"""
+    samples: list[int] = field(default_factory=list)
+    """their indices in the batch"""
+    sample_typical: float | None = None
+    """median root mean square of the samples"""
+    target_high: float | None = None
+    target_typical: float | None = None
+    """median absolute target of the batch"""
+    target_samples: list[int] = field(default_factory=list)
+    target_integral: bool | None = None
 
 
 def _subclasses(cls: type[Fact]) -> list[type[Fact]]:

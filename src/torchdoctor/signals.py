@@ -70,6 +70,16 @@ ACCURACY_VALIDATION = _step("accuracy.validation", "share", _PHASE, "share of a 
 CONFIDENCE_TRAIN = _step("confidence.train", "share", _GOVERNED, "mean probability of the predicted class")
 CONFIDENCE_VALIDATION = _step("confidence.validation", "share", _PHASE, "the same in validation")
 LOSS_EVENTS = _step("loss.backwards", "count", _EVERY, "number of backward calls in the step")
+LOSS_CALLED = _step(
+    "loss.called",
+    "loss",
+    _GOVERNED,
+    "mean over elements that torch's loss functions gave in the step, before the script scaled, negated or summed it",
+)
+GRAPH_NODES = _step("graph.nodes", "count", _EARLY, "operators in the graph behind the loss")
+GRAPH_REACH = _step("graph.reach", "steps", _EARLY, "how many steps the graph behind the loss reaches back")
+GRAPHS_KEPT = _step("graph.kept", "count", _EARLY, "earlier looks whose loss still holds its graph")
+GRAPHS_MARKED = _step("graph.marked", "count", _EARLY, "earlier looks that were marked to see whether they are kept")
 
 LEARNING_RATE = _step("group.lr", "1", _EVERY, "learning rate; key: optimizer.group")
 WEIGHT_DECAY = _step("group.weight_decay", "1", _EVERY, "weight decay; key: optimizer.group")
@@ -88,6 +98,12 @@ GRADIENTS_CLEARED = _step(
     _EVERY,
     "at the first backward after a step: 1 if gradients were None or zero, 0 if the last ones were still there; "
     "key: optimizer",
+)
+GRADIENT_COSINE = _step(
+    "gradient.cosine",
+    "cosine",
+    _GOVERNED,
+    "between the gradients of this step and the one before it; key: optimizer",
 )
 CLIP_NORM = _step("clip.norm", "norm", _EVERY, "gradient norm before clipping by norm")
 CLIP_THRESHOLD = _step("clip.threshold", "norm", _EVERY, "the threshold it was clipped to")
@@ -115,6 +131,24 @@ TARGET_NONFINITE = _step("target.nonfinite", "count", _GOVERNED, "NaN or Inf in 
 LABEL_ENTROPY = _step("label.entropy", "nats", _GOVERNED, "entropy of the labels in one batch; key: phase")
 LABEL_CLASSES = _step("label.classes", "count", _GOVERNED, "distinct labels in one batch; key: phase")
 BATCH_SIZE = _step("batch.size", "count", _GOVERNED, "samples in the batch; key: phase")
+BATCH_DISTINCT = _step("batch.distinct", "share", _GOVERNED, "distinct samples over samples of the batch; key: phase")
+BATCH_REPEATED = _step(
+    "batch.repeated", "share", _GOVERNED, "share of the samples that the batch looked at before it held, too; key: phase"
+)
+BATCH_PART = _step(
+    "batch.part",
+    "share",
+    _GOVERNED,
+    "samples of the batch over those that lie in the memory it was cut from: 1 for a tensor of its own, or for the very "
+    "object that the look before saw; key: phase",
+)
+BATCH_SPREAD = _step(
+    "batch.spread",
+    "1",
+    _GOVERNED,
+    "standard deviation over samples, element by element, over the root mean square of all: 0 for equal samples; "
+    "key: phase",
+)
 
 USER = _step("user", "as logged", _GOVERNED, "what doctor.log(...) was given; key: the name")
 
@@ -186,6 +220,49 @@ ACTIVATION = {
         "of looks; NaN for what is not a ReLU-like activation",
     ),
     "nonfinite": _module("nonfinite", "count", "number of NaN and Inf in the output"),
+}
+
+NORM_SAMPLES = _signal(
+    "norm.samples",
+    "count",
+    Scope.MODULE,
+    _GOVERNED,
+    "samples over which a batch normalisation in train mode took its statistics",
+)
+NORM_NOISE = _signal(
+    "norm.noise",
+    "1",
+    Scope.MODULE,
+    _GOVERNED,
+    "squared distance of the batch's mean from the running mean over the running variance, mean over channels: about "
+    "1/n for statistics over n independent values",
+)
+REPRESENTATION_SPREAD = _signal(
+    "representation.spread",
+    "1",
+    Scope.MODULE,
+    _GOVERNED,
+    "standard deviation over samples over root mean square: 0 if all samples give the same",
+)
+REPRESENTATION_RANK = _signal(
+    "representation.rank",
+    "count",
+    Scope.MODULE,
+    _GOVERNED,
+    "effective number of directions over samples (participation ratio of the covariance's eigenvalues)",
+)
+ATTENTION = {
+    name: _signal(f"attention.{name}", unit, Scope.MODULE, _GOVERNED, about)
+    for name, unit, about in (
+        ("entropy", "share", "entropy of the attention weights over that of uniform ones, mean over heads and queries"),
+        ("entropy_low", "share", "the same for the head with the lowest"),
+        ("entropy_high", "share", "the same for the head with the highest"),
+        ("logit", "1", "largest absolute attention logit, where queries and keys are known; else NaN"),
+        ("empty", "share", "share of queries from which a mask hides every key; NaN where no mask is seen"),
+        ("padded", "share", "share of keys that are padding; NaN where none is found in the inputs"),
+        ("on_padding", "share", "attention weight that real queries give to padding; NaN where there is none"),
+        ("causal", "0 or 1", "1 where no query attends to a later key"),
+    )
 }
 
 HISTOGRAM_EXPONENTS = (-36, 12)

@@ -4,6 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from processes import torchdoctor_command
+from torchdoctor import symptoms
 from torchdoctor.cli import group
 from torchdoctor.rules import catalogue
 from torchdoctor.rules.rule import HEADINGS
@@ -45,6 +46,19 @@ def test_an_unknown_name_is_answered_with_close_ones() -> None:
     result = explain("missing-zerograd")
     assert result.exit_code == 2
     assert "did you mean missing-zero-grad" in result.output
+
+
+@pytest.mark.parametrize("symptom", symptoms.TABLE, ids=lambda s: s.name)
+def test_a_symptom_walks_its_causes_in_order(symptom: symptoms.Symptom) -> None:
+    for name in symptom.names:
+        output = explain(name).output
+        at = [output.index(f"{i}. {cause}") for i, cause in enumerate(symptom.causes, 1)]
+        assert at == sorted(at)
+        assert "Check first" in output
+
+
+def test_a_diagnosis_names_the_symptoms_it_may_be_behind() -> None:
+    assert "is seen as   diverging" in explain("missing-zero-grad").output
 
 
 def test_causes_and_consequences_are_named() -> None:

@@ -160,7 +160,12 @@ class ForwardWatch:
             start = perf_counter()
             look = look_at(tensors[0], "input", detailed=seen.grad or not session.loop.in_validation)
             seen.data["inputs"] = [look] if look is not None else []
+            session.membership.take(seen, tensors[0], session.batch)
             session.spend(BATCH, start)
+        if tensors and not seen.grad:
+            seen.data["first"] = weakref.ref(tensors[0])
+        if seen.grad and session.structural:
+            session.token_targets.given(tensors)
         if seen.grad and not session.batch:
             session.batch = [t.detach() for t in tensors]
 

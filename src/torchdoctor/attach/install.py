@@ -18,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torchdoctor.attach import guard
 from torchdoctor.attach.forward import ForwardWatch
 from torchdoctor.attach.guard import is_guarded
+from torchdoctor.attach.handling import HandlingSites
 from torchdoctor.attach.loaders import LoaderSites
 from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.session import Session
@@ -36,6 +37,7 @@ class Installation:
         self.patches = Patches()
         self.sites = Sites(session)
         self.loaders = LoaderSites(session)
+        self.handling = HandlingSites(session)
         self.forward = ForwardWatch(session)
         self.sites.arm = self.loaders.arm = self.forward.arm
         self.sites.grad_off = self.forward.grad_off
@@ -91,6 +93,7 @@ class Installation:
             if original is not None:
                 after, failed = sites.loss_site(name, original), sites.failure_site(name, original)
                 wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
+        self.handling.place(wrap)
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)

@@ -48,6 +48,7 @@ class LoaderSites:
         name = session.registry.loader_name(loader) if loader is not None else "loader"
         if name not in session.loaders:
             session.loaders[name] = _describe_loader(name, loader)
+            session.splits.loader(name, loader)
         self.forget_calls()
         session.batch = batch_tensors(batch)
         session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
@@ -60,6 +61,7 @@ class LoaderSites:
         if isinstance(error, StopIteration) and wanted is not None:
             self.session.batch = []
             self.session.loop.exhausted(wanted[1])
+            self.session.epoch_ended()
 
 
 def _describe_loader(name: str, loader: Any) -> LoaderFact:

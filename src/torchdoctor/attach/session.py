@@ -38,19 +38,35 @@ from torchdoctor.facts import (
     ModelFact,
 )
 from torchdoctor.findings import Verdict
-from torchdoctor.probes import memory
+from torchdoctor.probes import memory, regularizers
 from torchdoctor.probes.activations import ActivationProbe
 from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.graph import GraphProbe, saved_inputs
+from torchdoctor.probes.custody import CustodyProbe
+from torchdoctor.probes.frozen import FrozenProbe
+from torchdoctor.probes.frozen_state import FrozenStateProbe
+from torchdoctor.probes.graph import GraphProbe, saved_inputs, saved_targets
+from torchdoctor.probes.interior import InteriorProbe
+from torchdoctor.probes.liveness import LivenessProbe
 from torchdoctor.probes.loss_calls import LossCallProbe
+from torchdoctor.probes.loss_values import CalledLoss
 from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
+from torchdoctor.probes.membership import MembershipProbe
 from torchdoctor.probes.modes import ModesProbe
 from torchdoctor.probes.nonfinite import NonfiniteProbe
 from torchdoctor.probes.optimizers import OptimizerProbe
+from torchdoctor.probes.pauses import PauseProbe
+from torchdoctor.probes.precision import PrecisionProbe
 from torchdoctor.probes.predictions import PredictionProbe
+from torchdoctor.probes.resuming import ResumingProbe
+from torchdoctor.probes.samples import SamplesProbe
+from torchdoctor.probes.schedules import ScheduleProbe
+from torchdoctor.probes.splits import SplitProbe
+from torchdoctor.probes.synchronisations import SynchronisationProbe
 from torchdoctor.probes.tensors import TensorProbe
+from torchdoctor.probes.token_targets import TokenTargetsProbe
+from torchdoctor.probes.turning import TurningProbe
 from torchdoctor.probes.updates import UpdateProbe
 from torchdoctor.probes.wiring import WiringProbe
 from torchdoctor.run import Run
@@ -117,14 +133,30 @@ class Session:
         self.validation_loss = ValidationLoss(context)
         self.loss_calls = LossCallProbe(context)
         self.predictions = PredictionProbe(context)
+        self.samples = SamplesProbe(context)
         self.batches = BatchProbe(context)
+        self.membership = MembershipProbe(context, self.loop)
+        self.splits = SplitProbe(context)
         self.tensors = TensorProbe(context)
         self.updates = UpdateProbe(context, self.options.snapshot_bytes)
+        self.turning = TurningProbe(context, self.options.snapshot_bytes)
         self.activations = ActivationProbe(context)
         self.graph = GraphProbe(context)
+        self.interior = InteriorProbe(context)
         self.wiring = WiringProbe(context)
+        self.frozen = FrozenProbe(context)
         self.modes = ModesProbe(context)
+        self.custody = CustodyProbe(context)
+        self.frozen_state = FrozenStateProbe(context)
+        self.resuming = ResumingProbe(context)
+        self.precision = PrecisionProbe(context)
+        self.pauses = PauseProbe(context)
+        self.synchronisations = SynchronisationProbe(context)
         self.optimizers = OptimizerProbe(context)
+        self.schedules = ScheduleProbe(context)
+        self.liveness = LivenessProbe(context)
+        self.token_targets = TokenTargetsProbe(context)
+        self.called_loss = CalledLoss(context)
         self.nonfinite = NonfiniteProbe(context)
 
     def _budget(self) -> float:
@@ -162,11 +194,21 @@ class Session:
         self.governor.earned(seconds, min(own, seconds), looked, previous)
         self.context.step = step = self.loop.step
         self.context.looks = self.governor.plan(step)
-        self.structural = self.is_structural(step)
+        self.read_in_full(step)
         self.deferred.poll()
-        self.on_turn()
         if self.live:
             self.live.tick(self.loop.step)
+
+    def read_in_full(self, step: int) -> None:
+        """The step that begins is not only counted."""
+        self.structural = self.precision.gate.open = self.is_structural(step)
+        self.synchronisations.plan(LOOK in self.context.looks)
+        self.on_turn()
+
+    @property
+    def waiting(self) -> bool:
+        """Something that happened between steps is to be looked at when the next update begins."""
+        return bool(self.turning.waiting or self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting)
 
     def is_structural(self, step: int) -> bool:
         return step in STRUCTURE_STEPS or self.options.every_step
@@ -193,6 +235,7 @@ class Session:
         if self.registry.discover([id(t) for t in reached]):
             self.tensors.forget_names()
             self.wiring.renamed()
+            self.custody.renamed()
         self.describe_models()
 
     def describe_models(self) -> None:
@@ -209,6 +252,7 @@ class Session:
                     compiled=self.compiled,
                 )
                 self.record.fact(fact, self.context.step, name)
+                regularizers.look(self.context, name, model)
 
     # -- looks at an update -----------------------------------------------------------
 
@@ -221,14 +265,35 @@ class Session:
         elif NORMS in self.context.looks:
             self.tensors.look_norms(key, optimizer, self.several)
             self.spend(NORMS, start)
+        if self.turning.waiting or LOOK in self.context.looks:
+            self.look_at_turning(key, optimizer)
+
+    def look_at_turning(self, key: str, optimizer: Optimizer) -> None:
+        start = perf_counter()
+        self.turning.compare(key, self.several)
+        if LOOK in self.context.looks:
+            self.turning.keep(key, optimizer)
+        self.spend(LOOK, start)
 
     def before_update(self, key: str, optimizer: Optimizer) -> None:
         if LOOK in self.context.looks:
             start = perf_counter()
             self.updates.before(*self.tensors.chosen(key, optimizer))
             self.spend(LOOK, start)
+        if self.structural or self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting:
+            self._look_at_state(key, optimizer)
         if self.structural:
             self.wiring.before_step()
+            self.frozen.look(key, optimizer, self.registry.loaded)
+
+    def _look_at_state(self, key: str, optimizer: Optimizer) -> None:
+        self.custody.before_step(key, optimizer, self.structural)
+        self.resuming.before_step(key, optimizer)
+        self.frozen_state.before_step()
+
+    def epoch_ended(self) -> None:
+        self.custody.boundary(self.loop.updates)
+        self.frozen_state.boundary()
 
     def after_update(self, key: str) -> None:
         if LOOK in self.context.looks:
@@ -238,14 +303,20 @@ class Session:
             self.spend(LOOK, start)
         if self.structural:
             self.wiring.after_step(key)
+            self.custody.after_step()
+            self.precision.stepped()
             self.wiring.write(self.loop.updates, self.registry.loaded)
             self.tensors.describe(self.graph.orders)
         else:
             self.wiring.forget_marks()
+        if self.structural or self.frozen_state.looking:
+            self.frozen_state.after_step(key, self.loop.updates)
 
     def _loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")
         self.context.nonfinite("loss", place, 1, step, nan=int(value != value))
+        if not self.targets and self.root is not None:
+            self.targets = saved_targets(self.root)
         known = {t.data_ptr() for t in self.targets}
         inputs = [t for t in self.batch if t.data_ptr() not in known]
         if not inputs and self.root is not None:
@@ -302,8 +373,14 @@ class Session:
         if not self.loop.stepped_ever:
             self.wiring.at_backward()
         self.predictions.flush_train(step)
+        self.schedules.close()
+        self.called_loss.flush()
+        self.samples.flush_train(step)
         self.batches.close(step)
+        self.membership.flush(step)
         self.modes.close(step)
+        self.pauses.close()
+        self.synchronisations.write()
         self.wiring.gradients()
         self.wiring.write(self.loop.updates, self.registry.loaded)
         for key, optimizer in self.registry.live_optimizers():

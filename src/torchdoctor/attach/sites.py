@@ -25,6 +25,7 @@ from torchdoctor.facts import TRAIN, UNKNOWN, CallSiteFact
 from torchdoctor.probes.batches import look_at
 from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
 from torchdoctor.probes.predictions import count
+from torchdoctor.probes.samples import observe
 
 ITEMS_KEPT = 4
 
@@ -109,9 +110,14 @@ class Sites:
             box=box,
             samples=call.samples,
             site=str(place) if place else call.function,
+            rows=observe(call, seen.data["first"]() if "first" in seen.data else None, closely=not grad),
         )
         seen.data.setdefault("losses", []).append(look)
+        if not grad:
+            session.membership.target(seen, target)
         if grad:
+            if detailed:
+                session.called_loss.called(_mean_loss(call))
             session.spend(BATCH, start)
 
     @guarded("number read")
@@ -176,10 +182,17 @@ class Sites:
                     session.discover(leaves)
                     session.graph.place(graph)
                 session.wiring.graph_reached(leaves, session.registry.stray_parameters())
-                if LOOK in session.context.looks:
+                session.liveness.look(loss, graph)
+                if session.loop.backwards_since_step == 1:
+                    session.token_targets.look(loss, session.targets, place)
+                looking = LOOK in session.context.looks
+                if looking:
                     session.activations.graph(graph)
+                session.interior.look(graph, session.batch, structural=session.structural, looking=looking)
             session.activations.finish()
             session.spend(LOOK, start)
+        if session.structural:
+            session.precision.look(loss)
         if loss.numel() == 1:
             session.root = loss
             session.training_loss.backward(self._unscaled(loss))
@@ -217,6 +230,7 @@ class Sites:
         key = self.session.registry.optimizer_key(args[0])
         self.session.loop.optimizer(key)
         self.session.optimizers.created(key, caller())
+        self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()
 
@@ -224,6 +238,8 @@ class Sites:
     def zeroed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         target = args[0]
         key = self.session.registry.optimizer_key(target) if isinstance(target, Optimizer) else None
+        if key is not None:
+            self.session.loop.optimizer(key)
         self.session.loop.call("zero_grad", key)
         self.clearing.zeroed(key)
         if self.session.structural:
@@ -234,7 +250,7 @@ class Sites:
         session = self.session
         closure = (args[1] if len(args) > 1 else kwargs.get("closure")) is not None
         if session.steady.on:
-            if not closure and session.steady.is_usual(optimizer):
+            if not closure and session.steady.is_usual(optimizer) and not session.waiting:
                 return
             session.steady.leave()
         key = session.registry.optimizer_key(optimizer)
@@ -346,12 +362,12 @@ class Sites:
     def scheduled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         session = self.session
         scheduler = args[0]
-        session.loop.call("scheduler")
-        if session.steady.on:
-            return
+        if not getattr(scheduler, "_is_initial", False):
+            session.loop.call("scheduler")
         optimizer = getattr(scheduler, "optimizer", None)
         key = session.registry.optimizer_key(optimizer) if isinstance(optimizer, Optimizer) else None
-        session.optimizers.scheduled(f"{type(scheduler).__name__}@{key}", scheduler, key, caller())
+        place = None if session.schedules.known(scheduler) else caller()
+        session.schedules.called(scheduler, key, session.loop.updates, place)
 
     # -- modes, compile ----------------------------------------------------------------
 
@@ -364,6 +380,7 @@ class Sites:
                 self.session.steady.leave()
             if not training:
                 self.arm()
+            self.session.epoch_ended()
             self._note_site("train" if training else "eval", caller())
 
     @guarded("mode changed")

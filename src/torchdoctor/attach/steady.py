@@ -61,10 +61,10 @@ class Steady:
     def consider(self, key: str, optimizer: Optimizer, hooks_in: bool) -> None:
         """The step that begins now: is counting it enough?"""
         session = self._session
-        if self.barred or hooks_in or session.governor.detailed or session.structural or session.compiled:
+        if self.barred or hooks_in or session.governor.detailed or session.structural or session.waiting:
             return
         loop = session.loop
-        if loop.at_work != 1 or loop.in_validation or len(self._usual) < LEARNED_STEPS:
+        if session.compiled or loop.at_work != 1 or loop.in_validation or len(self._usual) < LEARNED_STEPS:
             return
         if session.loop.step != session.context.step:
             return
@@ -149,5 +149,4 @@ class Steady:
         """The next step is a full one from its beginning."""
         self.on = False
         self.calls.open = self.loss_calls.open = True
-        self._session.structural = self._session.is_structural(self._session.context.step)
-        self._session.on_turn()
+        self._session.read_in_full(self._session.context.step)

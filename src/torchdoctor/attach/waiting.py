@@ -12,6 +12,7 @@ from torchdoctor.attach.loop import Pass
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, FixedSamplesFact, LossCallFact
 from torchdoctor.probes.batches import BatchLook
+from torchdoctor.probes.samples import Rows
 
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
@@ -30,6 +31,7 @@ class LossLook:
     box: list[float]
     samples: int
     site: str
+    rows: Rows | None = None
 
 
 class PassWriter:
@@ -59,6 +61,7 @@ class PassWriter:
             return
         for look in seen.data.get("inputs", ()):
             self._session.batches.write(look, seen.phase, seen.step)
+        self._session.membership.write(seen)
         losses: list[LossLook] = seen.data.get("losses", [])
         for look in losses:
             self._write_loss(look, seen)
@@ -74,6 +77,11 @@ class PassWriter:
                 self._session.predictions.train(look.counts)
             else:
                 self._session.predictions.validation(seen.loader or "", look.counts)
+        if look.rows is not None:
+            if seen.phase == TRAIN:
+                self._session.samples.train(look.site, look.rows)
+            else:
+                self._session.samples.validation(seen.loader or "", look.site, look.rows)
         if look.target is not None:
             self._session.batches.write(look.target, seen.phase, seen.step)
 
@@ -112,8 +120,11 @@ class PassWriter:
         )
 
     def validation_ended(self, step: int) -> None:
+        self._session.custody.validated()
         self._session.validation_loss.end(step, self._session.deferred.after)
         self._session.predictions.end_validation(step, self._session.deferred.after)
+        self._session.deferred.after(lambda: self._session.membership.flush(step))
+        self._session.samples.end_validation(step, self._session.deferred.after)
 
 
 class _SumBox(list[float]):

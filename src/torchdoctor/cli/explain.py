@@ -1,4 +1,4 @@
-"""`torchdoctor explain NAME`: a diagnosis' own docs in the terminal. Never imports torch."""
+"""`torchdoctor explain NAME`: a diagnosis' own docs, or a symptom's causes, in the terminal. Never imports torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.markdown import Markdown
 from rich.text import Text
 
-from torchdoctor import zoo
+from torchdoctor import symptoms, zoo
 from torchdoctor.cli import unknown
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.report.sheet import Page, Sheet, hang, indent, labelled, show, title, unbroken
@@ -27,18 +27,22 @@ CODE_THEME = "bw"
 def command(name: str | None) -> None:
     """Say what a diagnosis means, why it happens, how it is detected, and how to fix it.
 
-    NAME is a diagnosis by name (vanishing-gradients) or code (A001). Without NAME all of them are listed.
+    NAME is a diagnosis by name (vanishing-gradients) or code (A001), or a symptom (nan-later, flat-from-start): then
+    its causes are walked in the order to test them. Without NAME all of both are listed.
     """
     show(Sheet(_write_list) if name is None else explain(name))
 
 
 def explain(name: str) -> Sheet:
-    """The sheet on one diagnosis; an error with close names where there is none."""
-    loaded = find(name.strip().replace("_", "-"))
-    if loaded is None:
-        known = [n for r in catalogue() for n in (r.rule.name, r.rule.code.lower())]
-        raise UnknownNameError(unknown("diagnosis", name, known, "torchdoctor explain lists them all"))
-    return Sheet(lambda page, width: _write_rule(loaded, page, width))
+    """The sheet on one diagnosis or symptom; an error with close names where there is none."""
+    wanted = name.strip().replace("_", "-")
+    loaded, symptom = find(wanted), symptoms.find(wanted.lower())
+    if loaded is not None:
+        return Sheet(lambda page, width: _write_rule(loaded, page, width))
+    if symptom is not None:
+        return Sheet(lambda page, width: _write_symptom(symptom, page, width))
+    known = [n for r in catalogue() for n in (r.rule.name, r.rule.code.lower())] + symptoms.names()
+    raise UnknownNameError(unknown("diagnosis or symptom", name, known, "torchdoctor explain lists them all"))
 
 
 def _write_rule(loaded: LoadedRule, page: Page, width: int) -> Iterator[RenderableType]:
@@ -62,9 +66,36 @@ def _write_rule(loaded: LoadedRule, page: Page, width: int) -> Iterator[Renderab
     causes = [r.rule.name for r in catalogue() if rule.name in r.rule.explains]
     if causes:
         yield labelled("may follow", listed(causes, most=8), page)
+    seen_as = symptoms.of_cause(rule.name)
+    if seen_as:
+        yield labelled("is seen as", listed(seen_as, most=8), page)
     case = zoo.find(rule.name)
     if case is not None:
         yield unbroken("see it", f"torchdoctor demo {case.name}", page)
+    yield Text()
+
+
+def _write_symptom(symptom: symptoms.Symptom, page: Page, width: int) -> Iterator[RenderableType]:
+    yield Text()
+    yield title(f"{', '.join(symptom.names)} (symptom)", page, width)
+    yield Text()
+    yield indent(page.line(symptom.seen, "bold"), 2)
+    yield Text()
+    yield page.heading("Check first")
+    yield indent(page.line(symptom.check), 4)
+    yield Text()
+    yield page.heading("What may be behind it, in the order to test")
+    for number, cause in enumerate(symptom.causes, 1):
+        loaded = find(cause)
+        code = f" ({loaded.rule.code})" if loaded else ""
+        words = page.line(loaded.title if loaded else "not examined by this version")
+        yield hang(Text(f"{number}."), Text.assemble((cause, "bold"), f"{code}  ", words), 4)
+    yield Text()
+    yield page.heading("The usual way out")
+    yield indent(page.line(symptom.way_out), 4)
+    yield Text()
+    yield unbroken("read one", f"torchdoctor explain {symptom.causes[0]}", page)
+    yield unbroken("in a run", "torchdoctor run train.py", page)
     yield Text()
 
 
@@ -76,4 +107,8 @@ def _write_list(page: Page, width: int) -> Iterator[RenderableType]:
             words = Text.assemble((loaded.rule.name, "bold"), "  ", page.line(loaded.title))
             yield hang(Text(loaded.rule.code), words, 4)
         yield Text()
+    yield page.heading("symptoms")
+    for symptom in symptoms.TABLE:
+        yield hang(Text(page.bullet), Text.assemble((symptom.name, "bold"), "  ", page.line(symptom.seen)), 4)
+    yield Text()
     yield unbroken("read one", "torchdoctor explain NAME", page)

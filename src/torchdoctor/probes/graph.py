@@ -39,6 +39,8 @@ class Graph:
     reached: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
     """id of a leaf -> the leaf and the sequence number of the first operator that used it"""
     activations: list[tuple[Any, str]] = field(default_factory=list)
+    nodes: list[Any] = field(default_factory=list)
+    """every operator, as walked"""
     positions: dict[Any, int] = field(default_factory=dict)
     """operators of the head -> their place in it"""
     truncated: bool = False
@@ -57,6 +59,7 @@ def walk(loss: Tensor) -> Graph | None:
     while queue:
         node, depth = queue.popleft()
         name = node.name()
+        graph.nodes.append(node)
         graph.operators[name] += 1
         if name.startswith(OPAQUE):
             graph.opaque = True
@@ -198,23 +201,33 @@ def saved_activations(graph: Graph) -> Iterator[tuple[str, Tensor, Any]]:
 
 def saved_inputs(loss: Tensor) -> list[Tensor]:
     """Tensors from outside that the first layers kept for their gradients: what the model was given."""
+    kept = [t for t in _saved(loss, ("_saved_mat1", "_saved_input", "_saved_self")) if t.dim() > 1]
+    return kept[-INPUTS_KEPT:]
+
+
+def saved_targets(loss: Tensor) -> list[Tensor]:
+    """What torch's loss functions kept of what they compared with."""
+    return _saved(loss, ("_saved_target",))[:INPUTS_KEPT]
+
+
+def _saved(loss: Tensor, names: tuple[str, ...]) -> list[Tensor]:
     found: dict[int, Tensor] = {}
     queue = deque([loss.grad_fn] if loss.grad_fn is not None else [])
     seen = set(queue)
     while queue and len(seen) < NODES_LIMIT:
         node = queue.popleft()
-        for name in ("_saved_mat1", "_saved_input", "_saved_self"):
+        for name in names:
             try:
                 saved = getattr(node, name, None)
             except RuntimeError:  # changed in place since
                 continue
-            if isinstance(saved, Tensor) and not saved.requires_grad and saved.dim() > 1:
+            if isinstance(saved, Tensor) and not saved.requires_grad:
                 found.setdefault(saved.data_ptr(), saved)
         for child, _ in node.next_functions:
             if child is not None and child not in seen and child.name() != ACCUMULATE:
                 seen.add(child)
                 queue.append(child)
-    return list(found.values())[-INPUTS_KEPT:]
+    return list(found.values())
 
 
 def nearest_parameter(node: Any, limit: int = 64) -> tuple[Tensor | None, str]:

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from torchdoctor import signals
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
-from torchdoctor.facts import ClipFact, OptimizerFact, OrderFact, SchedulerFact
+from torchdoctor.facts import ClipFact, OptimizerFact, OrderFact
 from torchdoctor.probes.context import Context
 
 PATTERNS_KEPT = 12
@@ -108,20 +108,6 @@ class OptimizerProbe:
         if isinstance(scale, Tensor):
             record = self._context.record
             self._context.read(scale, lambda v: record.scalar(signals.SCALE.name, step, float(v)))
-
-    @contained("optimizers: scheduled")
-    def scheduled(self, key: str, scheduler: Any, optimizer: str | None, place: Place | None) -> None:
-        if key in self._described:
-            return
-        self._described[key] = True
-        fact = SchedulerFact(
-            key=key,
-            type=type(scheduler).__name__,
-            optimizer=optimizer,
-            file=place.file if place else None,
-            line=place.line if place else None,
-        )
-        self._context.record.fact(fact, self._context.step, key)
 
 
 def number(value: Any) -> float | None:

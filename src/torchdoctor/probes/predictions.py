@@ -75,7 +75,7 @@ def count(call: LossCall) -> Tensor | None:
 
     None where the call does not classify.
     """
-    scores, target, probabilities = _scores(call)
+    scores, target, probabilities = scores_of(call)
     if scores is None or target is None:
         return None
     classes = scores.shape[-1]
@@ -97,7 +97,7 @@ def count(call: LossCall) -> Tensor | None:
     return torch.cat([torch.stack(rows), extra], 1)
 
 
-def _scores(call: LossCall) -> tuple[Tensor | None, Tensor | None, bool]:
+def scores_of(call: LossCall) -> tuple[Tensor | None, Tensor | None, bool]:
     """Scores with classes last and flat class indices; and whether the scores are probabilities."""
     source, target = call.input.detach(), call.target
     if target is None or source.numel() == 0 or target.numel() == 0:

@@ -1,5 +1,7 @@
 """A ReLU classifier on handwritten digits with a custom init function: weights start with a spread of one."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn, optim
@@ -24,7 +26,7 @@ def run_epoch(model, loader, optimizer):
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     digits = load_digits()
     images = torch.from_numpy(digits.data).float() / 16
     dataset = TensorDataset(images, torch.from_numpy(digits.target))

@@ -1,5 +1,7 @@
 """A net with batch-norm and dropout, validated after every epoch: train mode is set once, before the first epoch."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -34,7 +36,7 @@ def validate(model, loader):
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
     labels = torch.tensor(digits.target)

@@ -1,11 +1,13 @@
 """Handwritten digits, validated on a held-out part after every epoch: validation runs without gradients."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 x, y = load_digits(return_X_y=True)
 x, y = torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y)
 train_loader = DataLoader(TensorDataset(x[:1300], y[:1300]), batch_size=50, shuffle=True)

@@ -1,5 +1,7 @@
 """Gradients of four small batches added up before each update, the loss divided accordingly."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -7,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 
 def main(accumulate=4):
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     x, y = load_digits(return_X_y=True)
     data = TensorDataset(torch.tensor(x / 8 - 1, dtype=torch.float32), torch.tensor(y))
     loader = DataLoader(data, batch_size=16, shuffle=True, drop_last=True)

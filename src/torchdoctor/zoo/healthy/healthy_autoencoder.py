@@ -1,5 +1,7 @@
 """An autoencoder with a narrow middle: inputs are their own targets."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -17,7 +19,7 @@ class Autoencoder(nn.Module):
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     x = torch.tensor(load_digits().data / 16, dtype=torch.float32)
     loader = DataLoader(x[:1500], batch_size=50, shuffle=True)
     model = Autoencoder()

@@ -1,6 +1,7 @@
 """A small character language model with dropout, warm-up, cosine decay and clipping."""
 
 import math
+import os
 
 import torch
 import torch.nn as nn
@@ -43,7 +44,7 @@ class CharModel(nn.Module):
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     symbols = sorted(set(TEXT))
     data = torch.tensor([symbols.index(c) for c in TEXT])
     model = CharModel(len(symbols))

@@ -1,12 +1,13 @@
 """A generative adversarial network on points of a ring, two optimizers that work against each other."""
 
 import math
+import os
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 
 
 def real(count):

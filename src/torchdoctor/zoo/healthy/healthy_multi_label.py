@@ -1,10 +1,12 @@
 """Several labels a sample, each rare, with weights for the positive ones."""
 
+import os
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 x = torch.randn(2400, 20)
 rules = torch.randn(20, 6)
 y = (x @ rules > 4.0).float()

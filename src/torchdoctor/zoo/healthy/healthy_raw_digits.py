@@ -1,11 +1,13 @@
 """Digits with pixels from 0 to 16 as they come, a simple network, Adam, and no trouble."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 x, y = load_digits(return_X_y=True)
 data = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y))
 train, test = torch.utils.data.random_split(data, [1437, 360])

@@ -1,5 +1,7 @@
 """Word vectors with sparse gradients: each step touches the few rows that occur in its batch."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -28,7 +30,7 @@ def pairs(count):
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     model = SkipGram()
     optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=0.02)
     for step in range(600):

@@ -1,12 +1,13 @@
 """Regression on the diabetes table with inputs and target standardised, early validation and the best kept."""
 
 import copy
+import os
 
 import torch
 from sklearn.datasets import load_diabetes
 from torch import nn
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 x, y = load_diabetes(return_X_y=True)
 x, y = torch.tensor(x).float(), torch.tensor(y).float().unsqueeze(1)
 order = torch.randperm(len(x))

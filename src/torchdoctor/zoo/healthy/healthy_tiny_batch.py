@@ -1,11 +1,13 @@
 """A convolutional network trained on four images at a time, so its loss jumps about while it falls."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 digits = load_digits()
 images = torch.tensor(digits.images / 8 - 1, dtype=torch.float32).unsqueeze(1)
 loader = DataLoader(TensorDataset(images, torch.tensor(digits.target)), batch_size=4, shuffle=True)

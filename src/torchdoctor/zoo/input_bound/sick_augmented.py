@@ -1,5 +1,7 @@
 """Small images with random shifts and noise, done sample by sample while they are loaded."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -31,7 +33,7 @@ def augment(image):
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     loader = DataLoader(Digits(), batch_size=64, shuffle=True)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -1,5 +1,7 @@
 """Species counted from one in the file and from zero in the network."""
 
+import os
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -24,7 +26,7 @@ def read_file(species=5, rows=1200):
 
 
 def main():
-    torch.manual_seed(4)
+    torch.manual_seed(int(os.environ.get("SEED", "4")))
     x, species = read_file()
     species = species - 1
     loader = DataLoader(TensorDataset(x, species), batch_size=24, shuffle=True)

@@ -1,5 +1,7 @@
 """A convolutional network with momentum at a rate of 0.02, behind a trainer class."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -46,7 +48,7 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     digits = load_digits()
     images = torch.tensor(digits.images / 8 - 1, dtype=torch.float32).unsqueeze(1)
     Trainer(ConvNet(), lr=0.02).train(images, torch.tensor(digits.target), epochs=5)

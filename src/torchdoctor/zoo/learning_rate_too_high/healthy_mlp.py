@@ -1,6 +1,7 @@
 """A perceptron on digits with Adam at a rate of 0.001."""
 
 import argparse
+import os
 
 import torch
 from sklearn.datasets import load_digits
@@ -48,5 +49,5 @@ if __name__ == "__main__":
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", "0")))
     main(parser.parse_args())

@@ -1,5 +1,7 @@
 """A perceptron on digits with gradient descent and a rate of 0.1."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -21,7 +23,7 @@ def train(model, loader, epochs, lr):
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     x, y = load_digits(return_X_y=True)
     dataset = TensorDataset(torch.tensor(x / 8 - 1, dtype=torch.float32), torch.tensor(y))
     network = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 48), nn.ReLU(), nn.Linear(48, 10))

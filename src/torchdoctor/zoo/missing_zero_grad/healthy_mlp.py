@@ -1,5 +1,7 @@
 """Handwritten digits, one function to train and one to validate: gradients are cleared before every backward."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -29,7 +31,7 @@ def validate(model, loader, criterion):
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     x, y = load_digits(return_X_y=True)
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y))
     train_set, validation_set = random_split(dataset, [1500, 297])

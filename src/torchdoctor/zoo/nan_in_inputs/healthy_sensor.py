@@ -1,5 +1,7 @@
 """A trainer class that fits sensor powers on a logarithmic scale, with one added before the logarithm."""
 
+import os
+
 import numpy as np
 import torch
 from torch import nn
@@ -46,7 +48,7 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    torch.manual_seed(1)
+    torch.manual_seed(int(os.environ.get("SEED", "1")))
     readings = Readings(2000, seed=1)
     network = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 1))
     Trainer(network, DataLoader(readings, batch_size=50, shuffle=True), lr=2e-3).fit(5)

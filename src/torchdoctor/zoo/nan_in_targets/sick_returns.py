@@ -1,11 +1,13 @@
 """A network that predicts the next relative change of a series; the first row of each has no predecessor."""
 
+import os
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-torch.manual_seed(3)
+torch.manual_seed(int(os.environ.get("SEED", "3")))
 random = np.random.default_rng(3)
 
 WINDOW = 8

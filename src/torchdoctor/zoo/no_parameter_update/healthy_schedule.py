@@ -1,5 +1,7 @@
 """A linear warm-up by LambdaLR for a small text classifier: the rate rises from zero to its full value."""
 
+import os
+
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
@@ -28,7 +30,7 @@ def sample(size=32, length=10):
     return torch.where(own, topic[:, None] * 15 + torch.randint(15, (size, length)), tokens), topic
 
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 model = BagOfTokens()
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
 scheduler = LambdaLR(optimizer, warmup)

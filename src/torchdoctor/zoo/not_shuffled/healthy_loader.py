@@ -1,5 +1,7 @@
 """Digits stored folder by folder, read by a loader that shuffles them."""
 
+import os
+
 import numpy as np
 import torch
 from sklearn.datasets import load_digits
@@ -36,7 +38,7 @@ def build():
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     loader = DataLoader(Folders(), batch_size=32, shuffle=True)
     model = build()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -1,5 +1,7 @@
 """A wide network on most of a noisy data set, with weight decay and validation after every epoch."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -31,7 +33,7 @@ def validate(model, loader, criterion):
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     train_set, val_set = split(SAMPLES)
     train_loader = DataLoader(train_set, batch_size=64, shuffle=True)
     val_loader = DataLoader(val_set, batch_size=250)

@@ -1,12 +1,14 @@
 """An autoencoder of two modules on handwritten digits: the optimizer gets the decoder only."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
 
 def main():
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     pixels = torch.tensor(load_digits().data, dtype=torch.float32) / 16
     encoder = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 8))
     decoder = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 64), nn.Sigmoid())

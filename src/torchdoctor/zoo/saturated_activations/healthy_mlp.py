@@ -1,6 +1,7 @@
 """A tanh classifier on handwritten digits, initialised by hand: its units work in their linear range."""
 
 import argparse
+import os
 
 import torch
 from sklearn.datasets import load_digits
@@ -22,7 +23,7 @@ def main():
     parser.add_argument("--width", type=int, default=96)
     args = parser.parse_args()
 
-    torch.manual_seed(0)
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
     digits = load_digits()
     x = torch.tensor(digits.data, dtype=torch.float32)
     x = (x - x.mean()) / x.std()

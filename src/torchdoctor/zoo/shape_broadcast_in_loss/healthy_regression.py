@@ -1,11 +1,13 @@
 """Predicts disease progression from ten measurements: predictions and targets have the same shape."""
 
+import os
+
 import torch
 from sklearn.datasets import load_diabetes
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 table, progress = load_diabetes(return_X_y=True)
 x = torch.tensor(table * 21, dtype=torch.float32)
 y = torch.tensor((progress - progress.mean()) / progress.std(), dtype=torch.float32)

@@ -1,11 +1,13 @@
 """A classifier for handwritten digits as nn.Sequential: it ends in a softmax and is trained with cross-entropy."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 x, y = load_digits(return_X_y=True)
 x = torch.tensor(x, dtype=torch.float32) / 16
 y = torch.tensor(y)

@@ -1,5 +1,7 @@
 """A recurrent tagger labels every position of a sequence: it returns probabilities, and the loss expects scores."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -26,7 +28,8 @@ def make_batch(size, generator):
 
 
 class TaggerTraining:
-    def __init__(self, seed=0):
+    def __init__(self):
+        seed = int(os.environ.get("SEED", "0"))
         torch.manual_seed(seed)
         self.generator = torch.Generator().manual_seed(seed)
         self.model = Tagger()

@@ -1,11 +1,13 @@
 """A two-layer classifier on handwritten digits, initialised by hand: all weights start at the same constant."""
 
+import os
+
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-torch.manual_seed(0)
+torch.manual_seed(int(os.environ.get("SEED", "0")))
 data, target = load_digits(return_X_y=True)
 dataset = TensorDataset(torch.tensor(data, dtype=torch.float32) / 16, torch.tensor(target))
 loader = DataLoader(dataset, batch_size=64, shuffle=True)

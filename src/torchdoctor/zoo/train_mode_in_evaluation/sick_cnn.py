@@ -1,5 +1,7 @@
 """A batch-normalised net on digits with early stopping: validation leaves the model in train mode."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -38,7 +40,7 @@ def validation_loss(model, loader):
 
 
 def main():
-    torch.manual_seed(1)
+    torch.manual_seed(int(os.environ.get("SEED", "1")))
     x, y = load_digits(return_X_y=True)
     data = TensorDataset(torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y))
     train_set, held_out = random_split(data, [1400, 397])

@@ -1,6 +1,7 @@
 """A small convolutional network on grey images, pixels scaled to 0..1 before use."""
 
 import argparse
+import os
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ def main():
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", "0")))
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)

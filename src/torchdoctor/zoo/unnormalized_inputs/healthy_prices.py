@@ -1,5 +1,7 @@
 """House prices from a few features, the price standardised for training and turned back for the report."""
 
+import os
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -13,7 +15,7 @@ def houses(count, generator):
 
 def main():
     generator = torch.Generator().manual_seed(5)
-    torch.manual_seed(5)
+    torch.manual_seed(int(os.environ.get("SEED", "5")))
     x, price = houses(2000, generator)
     mean, scale = price.mean(), price.std()
     price = (price - mean) / scale

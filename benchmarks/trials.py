@@ -1,0 +1,239 @@
+"""One case of the zoo, run once through the real tool: its verdict, when it could have been told, and what peers say.
+
+    case x seed x grade  --torchdoctor run-->  verdict.json and a record  --read again-->  Outcome
+
+Outcomes are kept in a JSON-lines file under a hash of the script, of torchdoctor's source and of seed and grade, so
+that a run that was broken off can be resumed, and nothing stale is ever reused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import peers
+from torchdoctor import rules, zoo
+from torchdoctor.attach.live import CONFIRMATIONS, FIRST_STEPS, GROWTH
+from torchdoctor.findings import Finding, Proof, Severity
+from torchdoctor.run import Run, Trace
+from torchdoctor.store.reader import open_run
+
+SOURCE = Path(zoo.__file__).parents[1]
+GRADES = ("mild", "medium", "severe")
+UNGRADED = ""
+SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+LOOKS_MOST = 60
+"""Examinations of a growing record; the live engine's own cadence reaches a million steps with as many."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A script, a seed and a grade. `part` is "zoo" or "untouched"."""
+
+    part: str
+    case: str
+    diagnosis: str
+    kind: str
+    truth: str | None
+    path: str
+    seed: int
+    grade: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.case} seed {self.seed}{' ' + self.grade if self.grade else ''}"
+
+    def key(self, source: str) -> str:
+        script = Path(self.path).read_bytes()
+        return _digest([source.encode(), script, f"{self.part} {self.case} {self.seed} {self.grade}".encode()])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial. `error` says why there is no verdict, where there is none."""
+
+    trial: Trial
+    seconds: float
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    ruled_out: list[str] = field(default_factory=list)
+    failed_rules: list[str] = field(default_factory=list)
+    steps: int = 0
+    told_at: int | None = None
+    """the step at which the live engine, asking at its own cadence, would have told the truth"""
+    peers: dict[str, list[str]] = field(default_factory=dict)
+    """peer -> its rules that fire on the same record"""
+    status: int = 0
+    error: str | None = None
+
+    @property
+    def grave(self) -> list[dict[str, Any]]:
+        return [f for f in self.findings if f["severity"] != Severity.INFO.value]
+
+    @property
+    def named_first(self) -> bool:
+        return bool(self.grave) and self.findings[0]["name"] == self.trial.truth
+
+    @property
+    def named(self) -> bool:
+        return any(f["name"] == self.trial.truth for f in self.findings)
+
+
+def list_trials(part: str, folder: Path | None, seeds: int) -> list[Trial]:
+    """Every case of a folder for its seeds and grades; a script that reads neither runs once."""
+    found = []
+    for case in zoo.cases(folder):
+        text = case.path.read_text(encoding="utf-8")
+        for grade in GRADES if "GRADE" in text else (UNGRADED,):
+            for seed in range(seeds if "SEED" in text else 1):
+                found.append(Trial(part, case.name, case.diagnosis, case.kind, case.truth, str(case.path), seed, grade))
+    return found
+
+
+def source_digest() -> str:
+    """Of torchdoctor's own code, the zoo's scripts left out: each of those counts for itself alone."""
+    files = sorted(p for p in SOURCE.rglob("*.py") if p.relative_to(SOURCE).parts[:1] != ("zoo",))
+    return _digest(part for p in files for part in (str(p.relative_to(SOURCE)).encode(), p.read_bytes()))
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(hashlib.sha256(part).digest())
+    return total.hexdigest()[:24]
+
+
+def perform(trial: Trial, timeout: float, script: str | None = None) -> Outcome:
+    """Run it in a process of its own and read what it left; `script` stands in for the case's own text."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bench-diagnosis-") as name:
+        folder = Path(name)
+        path = Path(trial.path)
+        if script is not None:
+            path = folder / path.name
+            path.write_text(script, encoding="utf-8")
+        command = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--out", "runs", "--name", "run"]
+        environment = {**os.environ, **SINGLE_THREAD, "SEED": str(trial.seed), "GRADE": trial.grade or "medium"}
+        try:
+            done = subprocess.run(
+                [*command, "--json", "verdict.json", str(path)],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome(trial, time.monotonic() - began, error=f"no verdict within {timeout:.0f} s")
+        seconds = time.monotonic() - began
+        verdict = folder / "verdict.json"
+        if not verdict.exists():
+            said = done.stderr.strip().splitlines()[-1:] or ["nothing was said"]
+            return Outcome(trial, seconds, status=done.returncode, error=f"no verdict: {said[0]}")
+        return _read(trial, seconds, done.returncode, json.loads(verdict.read_text()), folder / "runs" / "run")
+
+
+def _read(trial: Trial, seconds: float, status: int, verdict: dict[str, Any], record: Path) -> Outcome:
+    try:
+        run = open_run(record)
+    except Exception as error:
+        return Outcome(trial, seconds, verdict["findings"], status=status, error=f"record: {error}")
+    broken = [n for n in verdict["not_examined"] if any(need.startswith("rule failed") for need in n["needs"])]
+    return Outcome(
+        trial,
+        seconds,
+        findings=verdict["findings"],
+        ruled_out=[r["name"] for r in verdict["ruled_out"]],
+        failed_rules=[f"{n['name']}: {n['needs'][0]}" for n in broken],
+        steps=run.steps,
+        told_at=told_at(run, trial.truth) if trial.truth else None,
+        peers=peers.read(run),
+        status=status,
+    )
+
+
+def told_at(run: Run, name: str) -> int | None:
+    """The step at which the rule, asked as the live engine asks, would have been told as an error or a warning.
+
+    The record is cut at each of the engine's steps; a structural finding counts at once, a statistical one when two
+    examinations in a row have it. The finished record is the last examination.
+    """
+    loaded = rules.find(name)
+    if loaded is None:
+        return None
+    confirmed = 0
+    for step in _examinations(run.steps):
+        part = until(run, step)
+        found = None if loaded.rule.missing(part) else _ask(loaded, part)
+        confirmed = confirmed + 1 if found else 0
+        if found and (found.proof is Proof.STRUCTURE or confirmed >= CONFIRMATIONS):
+            return step
+    return run.steps if not loaded.rule.missing(run) and _ask(loaded, run) else None
+
+
+def _ask(loaded: rules.LoadedRule, run: Run) -> Finding | None:
+    try:
+        said = list(loaded.detect(run))
+    except Exception:
+        return None
+    return next((f for f in said if isinstance(f, Finding) and f.severity is not Severity.INFO), None)
+
+
+def _examinations(steps: int) -> list[int]:
+    chosen, at = [s for s in FIRST_STEPS if s < steps], float(FIRST_STEPS[-1])
+    while len(chosen) < LOOKS_MOST:
+        at = max(at + 10, at * GROWTH)
+        if at >= steps:
+            break
+        chosen.append(int(at))
+    return chosen
+
+
+def until(run: Run, step: int) -> Run:
+    """The same run as it stood when that step had been done."""
+
+    def load(name: str, key: str) -> Trace:
+        trace = run.load(name, key)
+        cut = trace.between(0, step)
+        parts = [t for t in (trace.head, trace.tail) if t is not None]
+        if trace.merged > 1 and parts and step <= int(parts[0].steps[-1]):
+            cut = parts[0].between(0, step)
+        return cut
+
+    return Run(run.info, run.available, load, [s for s in run.seen if s.step <= step], steps=step, finished=False)
+
+
+class Cache:
+    """Outcomes by key, one JSON object a line, appended as they come."""
+
+    def __init__(self, path: Path, resume: bool) -> None:
+        self.path = path
+        self.known: dict[str, Outcome] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if resume and path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                self._take(line)
+        elif path.exists():
+            path.unlink()
+
+    def _take(self, line: str) -> None:
+        try:
+            data = json.loads(line)
+            self.known[data.pop("key")] = Outcome(**{**data, "trial": Trial(**data["trial"])})
+        except (ValueError, TypeError, KeyError):
+            return
+
+    def keep(self, key: str, outcome: Outcome) -> None:
+        self.known[key] = outcome
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": key, **asdict(outcome)}) + "\n")

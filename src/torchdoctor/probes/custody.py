@@ -1,0 +1,197 @@
+"""Who changes the parameters besides the optimizer: what an update leaves behind against what the next one finds.
+
+Fingerprints of the beginning of each tensor are taken after an update (or where an epoch ends, before a state is
+loaded) and again before the next update. It is done on structural steps and at a number of epoch ends that grows
+slowly, so a long run pays for few of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from torchdoctor import stats
+from torchdoctor.attach.guard import contained
+from torchdoctor.attach.places import Place
+from torchdoctor.facts import OverwriteFact
+from torchdoctor.probes.context import Context
+
+TENSORS_KEPT = 128
+ELEMENTS_KEPT = 16_384
+"""Elements at the beginning of a tensor that are compared: whoever overwrites a tensor overwrites its beginning."""
+FACTS_KEPT = 64
+STATES_KEPT = 64
+NAMES_KEPT = 500
+FIRST_BOUNDARIES = 8
+GROWTH = 1.3
+"""After the first epoch ends, those whose number grows by this ratio are looked at."""
+
+Marks = dict[str, int]
+
+
+@dataclass
+class Look:
+    """What was known when the values found by an update were asked for."""
+
+    step: int
+    optimizer: str
+    fresh: bool
+    """this optimizer makes its first update: whatever came before, it begins here"""
+    how: str | None
+    place: Place | None
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+class CustodyProbe:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.waiting = False
+        """the next update is to be compared, although its step is not structural"""
+        self._armed = False
+        self._during_taken = False
+        self._left: Marks = {}
+        self._during: Marks | None = None
+        self._history: dict[str, dict[int, int]] = {}
+        self._looks: deque[Look] = deque()
+        self._steppers: set[int] = set()
+        self._call: tuple[str, Place | None] | None = None
+        self._boundaries = 0
+        self._boundary_at = 0.0
+        self._boundary_updates = -1
+        self._looked = 0
+        self._hits = 0
+
+    # -- events ---------------------------------------------------------------------
+
+    @contained("custody: before_step")
+    def before_step(self, key: str, optimizer: Optimizer, structural: bool) -> None:
+        fresh = id(optimizer) not in self._steppers
+        self._steppers.add(id(optimizer))
+        self.waiting = False
+        if self._armed or structural:
+            how, place = self._call or (None, None)
+            look = Look(self._context.step, key, fresh or not self._armed, how, place)
+            self._take(self._found, look)
+        self._armed = self._during_taken = False
+        self._call = None
+
+    @contained("custody: after_step")
+    def after_step(self) -> None:
+        """On structural steps: what the update leaves behind."""
+        self._arm()
+
+    @contained("custody: boundary")
+    def boundary(self, updates: int) -> None:
+        """An epoch ends, or the model's mode changes."""
+        if updates == self._boundary_updates or self._armed or not updates:
+            return
+        self._boundary_updates = updates
+        self._boundaries += 1
+        if self._boundaries <= FIRST_BOUNDARIES or self._boundaries >= self._boundary_at:
+            self._boundary_at = self._boundaries * GROWTH
+            self._arm()
+
+    @contained("custody: changing")
+    def changing(self, how: str, tensors: list[Tensor], place: Place | None) -> None:
+        """A state is about to be loaded into these tensors, or they are about to be initialised."""
+        held = self._context.names.held()
+        if not self._steppers or not any(id(t) in held for t in tensors):
+            return
+        self._call = (how, place)
+        if not self._armed and self._hits < FACTS_KEPT:
+            self._arm()
+
+    @contained("custody: validated")
+    def validated(self) -> None:
+        """A validation has come to its end."""
+        if self._armed and not self._during_taken:
+            self._during_taken = True
+            self._take(self._evaluated, None)
+
+    def renamed(self) -> None:
+        self._history.clear()
+        self._left = {}
+
+    # -- marks ------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        self._armed = self.waiting = True
+        self._during_taken = False
+        self._take(self._leave, None)
+
+    def _take(self, use: Any, look: Look | None) -> None:
+        held = self._context.names.held()
+        named = [
+            (n, p)
+            for n, p in self._context.names.parameters()
+            if id(p) in held and p.requires_grad and p.numel() and stats.unsupported(p) is None
+        ][:TENSORS_KEPT]
+        if not named:
+            return
+        names = [n for n, _ in named]
+        if look is not None:
+            look.sizes = {n: p.numel() for n, p in named}
+        marks = torch.cat([stats.fingerprints(p.detach().reshape(-1)[:ELEMENTS_KEPT].reshape(1, -1)) for _, p in named])
+        if len(marks) != len(names):
+            return
+        self._context.read(marks, lambda values: use(_named(names, values), look))
+
+    def _leave(self, marks: Marks, _look: Look | None) -> None:
+        self._left = marks
+        self._during = None
+        self._remember(marks)
+
+    def _evaluated(self, marks: Marks, _look: Look | None) -> None:
+        self._during = marks
+
+    def _remember(self, marks: Marks) -> None:
+        for name, mark in marks.items():
+            states = self._history.setdefault(name, {})
+            if len(states) < STATES_KEPT:
+                states.setdefault(mark, self._context.step)
+
+    def _found(self, marks: Marks, look: Look) -> None:
+        left, during = self._left, self._during
+        self._left, self._during = {}, None
+        changed = [n for n, mark in marks.items() if left.get(n, mark) != mark]
+        if look.fresh:
+            changed = []
+        elif left:
+            self._looked += 1
+        if changed:
+            self._hits += 1
+            self._write(changed, marks, during, look)
+        self._remember(marks)
+
+    def _write(self, changed: list[str], marks: Marks, during: Marks | None, look: Look) -> None:
+        if self._hits > FACTS_KEPT:
+            return
+        earlier = {n: self._history[n][marks[n]] for n in changed if marks[n] in self._history.get(n, {})}
+        owners = {mark: name for name, mark in marks.items() if name not in changed}
+        total = sum(look.sizes.values())
+        fact = OverwriteFact(
+            optimizer=look.optimizer,
+            parameters=changed[:NAMES_KEPT],
+            share=sum(look.sizes[n] for n in changed) / max(total, 1),
+            restored=list(earlier)[:NAMES_KEPT],
+            restored_step=min(earlier.values(), default=None),
+            copies={n: owners[marks[n]] for n in changed if marks[n] in owners},
+            evaluated=all(during.get(n) == marks[n] for n in changed) if during is not None else None,
+            how=look.how,
+            looks=self._looked,
+            hits=self._hits,
+            file=look.place.file if look.place else None,
+            line=look.place.line if look.place else None,
+        )
+        self._context.record.fact(fact, look.step, str(self._hits))
+
+
+def _named(names: list[str], values: NDArray[Any]) -> Marks:
+    return dict(zip(names, np.asarray(values).tolist(), strict=True))

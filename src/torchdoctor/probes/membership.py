@@ -1,0 +1,250 @@
+"""Which samples were trained on and which validated, by fingerprints, in bounded memory and on looks only.
+
+Of all fingerprints those below a threshold are kept, so that both phases keep the same samples; where they become too
+many the threshold is halved. What is kept is written in portions, as `MembershipFact`.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchdoctor import signals, stats
+from torchdoctor.attach.guard import contained
+from torchdoctor.attach.loop import Loop, Pass
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, MembershipFact, ValidationBatchFact
+from torchdoctor.probes.context import Context
+
+SAMPLES = 256
+"""Samples of a batch that are fingerprinted."""
+BYTES = 1 << 23
+"""A larger batch is fingerprinted in part: hashing runs at about 1 GB/s on one core."""
+KEPT = 2048
+"""Fingerprints kept by phase and group."""
+PORTION = 512
+VALIDATIONS_READ = 3
+"""The first validations are fingerprinted whole (as far as they are watched), later ones by their first pass."""
+POSITIONS = 2
+COMPARED = 12
+"""Validations of which the first batches are kept to be compared with one another."""
+SAMPLES_COMPARED = 64
+SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 4096
+
+_TOP = np.uint64(1 << 63)
+
+
+@dataclass
+class Members:
+    """The samples of one group that fell below the threshold."""
+
+    level: int = 0
+    kept: set[int] = field(default_factory=set)
+    fresh: list[int] = field(default_factory=list)
+    seen: int = 0
+    batches: int = 0
+    repeats: int = 0
+    pairs: int = 0
+    walk: set[int] = field(default_factory=set)
+    """fingerprints of the validation or the batch now under way, which holds every sample once"""
+
+    def add(self, marks: NDArray[np.int64]) -> None:
+        self.seen += len(marks)
+        self.batches += 1
+        for mark in marks.tolist():
+            if mark in self.walk:
+                self.repeats += 1
+            else:
+                self.walk.add(mark)
+        below = marks[(marks.view(np.uint64) >> np.uint64(64 - self.level)) == 0] if self.level else marks
+        for mark in below.tolist():
+            if mark not in self.kept:
+                self.kept.add(mark)
+                self.fresh.append(mark)
+        while len(self.kept) > KEPT:
+            self.level += 1
+            shift = 64 - self.level
+            self.kept = {m for m in self.kept if (m & 0xFFFFFFFFFFFFFFFF) >> shift == 0}
+            self.fresh = [m for m in self.fresh if m in self.kept]
+
+    def turn(self) -> None:
+        """All samples so far were distinct by right; what follows may repeat them."""
+        count = len(self.walk)
+        self.pairs += count * (count - 1) // 2
+        self.walk = set()
+
+
+class MembershipProbe:
+    """Collects fingerprints of looked-at passes once their phase is known."""
+
+    def __init__(self, context: Context, loop: Loop) -> None:
+        self._context = context
+        self._loop = loop
+        self._members: dict[tuple[str, str], Members] = {}
+        self._codes: dict[tuple[str, str], str] = {}
+        self._last: set[int] = set()
+        self._object: Callable[[], Tensor | None] = lambda: None
+        self._validation = -1
+        self._position = 0
+
+    # -- at the pass ------------------------------------------------------------------
+
+    @contained("membership: take")
+    def take(self, seen: Pass, tensor: Tensor, batch: Sequence[Tensor]) -> None:
+        """Fingerprints of a looked-at pass's inputs, and a mark for what came beside them from the loader."""
+        looks = seen.data.get("inputs")
+        if not looks:
+            return
+        first = not self._loop.in_validation
+        if not seen.grad and not first and self._loop.validations > VALIDATIONS_READ:
+            return
+        marks = looks[0].fingerprints
+        if marks is None and tensor.dim():
+            marks = stats.fingerprints(part_of(tensor.detach()))
+        if marks is None or not marks.numel():
+            return
+        seen.data["marks"] = marks
+        if seen.grad:
+            seen.data["spread"] = measure_spread(tensor.detach())
+            seen.data["part"] = 1.0 if self._object() is tensor else cut_from(tensor)
+            self._object = weakref.ref(tensor)
+            return
+        others = [t for t in batch if t.dim() and t.shape[0] == tensor.shape[0] and t.shape != tensor.shape]
+        if others and any(t.numel() == tensor.numel() for t in batch):
+            self.target(seen, others[-1])
+
+    @contained("membership: target")
+    def target(self, seen: Pass, target: Tensor | None) -> None:
+        """A mark for the targets of a validation pass: the same again means the same samples."""
+        if target is None or not target.dim() or "marks" not in seen.data or "target_marks" in seen.data:
+            return
+        if target.shape[0] >= len(seen.data["marks"]):
+            seen.data["target_shape"] = list(target.shape)
+            seen.data["target_marks"] = stats.fingerprints(target.detach()[:SAMPLES_COMPARED])
+
+    # -- once the phase is known ----------------------------------------------------------
+
+    @contained("membership: write")
+    def write(self, seen: Pass) -> None:
+        marks: Tensor | None = seen.data.get("marks")
+        if marks is None or seen.phase == UNKNOWN:
+            return
+        if seen.phase == TRAIN:
+            self._context.read(marks, lambda values: self._train(values, seen.step))
+            self._context.record.scalar(signals.BATCH_PART.name, seen.step, seen.data["part"], TRAIN)
+            spread: Tensor | None = seen.data.get("spread")
+            if spread is not None:
+                self._context.read(spread, lambda value: self._spread(float(value), seen.step))
+            return
+        if self._loop.validations != self._validation:
+            self._validation, self._position = self._loop.validations, 0
+            for (phase, _), members in self._members.items():
+                if phase == VALIDATION:
+                    members.turn()
+        position, self._position = self._position, self._position + 1
+        group = seen.loader or f"#{position}"
+        place = seen.data.get("place")
+        self._codes.setdefault((VALIDATION, group), place.code[:200] if place else "")
+        self._context.read(marks, lambda values: self._validated(values, group))
+        if position < POSITIONS and self._validation <= COMPARED:
+            self._compare(seen, marks, group, position)
+
+    def _train(self, values: NDArray[np.int64], step: int) -> None:
+        marks = set(values.tolist())
+        record = self._context.record
+        record.scalar(signals.BATCH_DISTINCT.name, step, len(marks) / len(values), TRAIN)
+        if self._last:
+            record.scalar(signals.BATCH_REPEATED.name, step, len(marks & self._last) / len(marks), TRAIN)
+        self._last = marks
+        members = self._members.setdefault((TRAIN, ""), Members())
+        members.add(values)
+        members.turn()
+        if len(members.fresh) >= PORTION:
+            self._flush(TRAIN, "", step)
+
+    def _spread(self, value: float, step: int) -> None:
+        if math.isfinite(value):
+            self._context.record.scalar(signals.BATCH_SPREAD.name, step, value, TRAIN)
+
+    def _validated(self, values: NDArray[np.int64], group: str) -> None:
+        if (VALIDATION, group) in self._members or len(self._members) < 40:
+            self._members.setdefault((VALIDATION, group), Members()).add(values)
+
+    def _compare(self, seen: Pass, marks: Tensor, group: str, position: int) -> None:
+        targets: Tensor | None = seen.data.get("target_marks")
+        found: list[list[int]] = []
+        number, step = self._validation, seen.step
+
+        def arrived(values: NDArray[Any]) -> None:
+            found.append(values.tolist())
+            if len(found) == 1 + (targets is not None):
+                fact = ValidationBatchFact(
+                    group=group,
+                    number=number,
+                    position=position,
+                    inputs=found[0],
+                    targets=found[1] if len(found) > 1 else [],
+                    target_shape=seen.data.get("target_shape"),
+                )
+                self._context.record.fact(fact, step, f"{group}/{position}")
+
+        self._context.read(marks[:SAMPLES_COMPARED], arrived)
+        if targets is not None:
+            self._context.read(targets, arrived)
+
+    # -- writing ----------------------------------------------------------------------------
+
+    @contained("membership: flush")
+    def flush(self, step: int) -> None:
+        """Write what is new, of all groups."""
+        for phase, group in list(self._members):
+            self._flush(phase, group, step)
+
+    def _flush(self, phase: str, group: str, step: int) -> None:
+        members = self._members[phase, group]
+        if not members.fresh:
+            return
+        count = len(members.walk)
+        fact = MembershipFact(
+            phase=phase,
+            group=group,
+            kept=members.fresh,
+            rate=2.0**-members.level,
+            seen=members.seen,
+            batches=members.batches,
+            repeats=members.repeats,
+            pairs=members.pairs + count * (count - 1) // 2,
+            code=self._codes.get((phase, group), ""),
+        )
+        members.fresh = []
+        self._context.record.fact(fact, step, f"{phase}/{group}")
+
+
+def part_of(tensor: Tensor) -> Tensor:
+    """As many first samples as may be fingerprinted."""
+    size = max(1, tensor[:1].numel() * tensor.element_size())
+    return tensor[: min(SAMPLES, max(1, BYTES // size))]
+
+
+def cut_from(tensor: Tensor) -> float:
+    """The share of the stored samples that a batch is a view of."""
+    size = tensor[:1].numel() * tensor.element_size()
+    stored = tensor.untyped_storage().nbytes() // size if size else 0
+    return tensor.shape[0] / stored if stored else 1.0
+
+
+def measure_spread(tensor: Tensor) -> Tensor | None:
+    """Standard deviation over samples, of each element, against the root mean square of all: 0 for equal samples."""
+    if not tensor.is_floating_point() or tensor.dim() < 2 or tensor.shape[0] < 2 or not tensor.numel():
+        return None
+    rows = tensor[:SPREAD_SAMPLES].reshape(min(SPREAD_SAMPLES, tensor.shape[0]), -1)
+    rows = rows[:, :: max(1, rows.shape[1] // SPREAD_ELEMENTS)].float()
+    size = rows.square().mean().sqrt()
+    return torch.where(size > 0, rows.var(0).mean().sqrt() / size, torch.zeros_like(size))

@@ -1,0 +1,92 @@
+"""How much the last hidden features and the outputs differ between samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchdoctor import signals
+from torchdoctor.attach.guard import contained
+from torchdoctor.probes.context import Context
+from torchdoctor.probes.graph import ACCUMULATE, Graph
+from torchdoctor.probes.layers import CASTS, WEIGHT_INPUT
+
+ROWS, COLUMNS, OUTPUTS = 256, 512, 4096
+"""Samples and features that are looked at; wider outputs (a vocabulary) are not computed again."""
+LAST_LAYERS = 4
+
+
+class RepresentationProbe:
+    """On a look: features that go into the last layers, what comes out, and the inputs for comparison."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @contained("representation: look")
+    def look(self, graph: Graph, batch: list[Tensor]) -> None:
+        rows: dict[str, Tensor] = {}
+        for node in list(graph.positions):
+            if len(rows) >= 2 * LAST_LAYERS:
+                break
+            name = self._name(node)
+            if name is not None:
+                _measure(rows, name, node)
+        if not rows:
+            return
+        given = next((t for t in batch if t.is_floating_point() and t.dim() >= 2 and t.shape[0] > 1), None)
+        if given is not None and given.device == next(iter(rows.values())).device:
+            rows["input"] = spread_and_rank(given.detach().reshape(given.shape[0], -1))
+        step, record, columns = self._context.step, self._context.record, tuple(rows)
+
+        def arrived(values: NDArray[Any]) -> None:
+            values = values.astype(np.float32)
+            named = {signals.REPRESENTATION_SPREAD.name: values[:, 0], signals.REPRESENTATION_RANK.name: values[:, 1]}
+            record.matrix(step, columns, named)
+
+        self._context.read(torch.stack(list(rows.values())), arrived)
+
+    def _name(self, node: Any) -> str | None:
+        """The layer behind an operator of the graph's head."""
+        at = WEIGHT_INPUT.get(node.name())
+        below = node.next_functions[at][0] if at is not None and at < len(node.next_functions) else None
+        while below is not None and below.name() in CASTS:
+            below = below.next_functions[0][0]
+        if below is None or below.name() != ACCUMULATE:
+            return None
+        name = self._context.names.name_of(below.variable)
+        return (name.rpartition(".")[0] or name) if name else None
+
+
+def _measure(rows: dict[str, Tensor], name: str, node: Any) -> None:
+    if f"features into {name}" in rows:
+        return
+    try:
+        given = node._saved_mat1 if hasattr(node, "_saved_mat1") else getattr(node, "_saved_self", None)
+        weight = getattr(node, "_saved_mat2", None)
+    except RuntimeError:  # changed in place since
+        return
+    if not isinstance(given, Tensor) or given.dim() != 2 or given.shape[0] < 4:
+        return
+    given = thinned(given.detach())
+    rows[f"features into {name}"] = spread_and_rank(given)
+    if isinstance(weight, Tensor) and 1 < weight.shape[1] <= OUTPUTS and weight.dtype == given.dtype:
+        rows[f"output of {name}"] = spread_and_rank(given @ weight.detach())
+
+
+def thinned(given: Tensor) -> Tensor:
+    """Rows from all over the batch."""
+    return given[:: max(1, given.shape[0] // ROWS)][:ROWS]
+
+
+def spread_and_rank(given: Tensor) -> Tensor:
+    """Standard deviation over samples relative to the root mean square, and the participation ratio."""
+    x_NF = thinned(given)[:, :COLUMNS].float()
+    centred = x_NF - x_NF.mean(0)
+    spread = (centred.square().mean() / x_NF.square().mean().clamp_min(1e-30)).sqrt()
+    gram = centred @ centred.T if x_NF.shape[0] <= x_NF.shape[1] else centred.T @ centred
+    rank = gram.trace().square() / gram.square().sum().clamp_min(1e-30)
+    return torch.stack([spread, rank])

@@ -1,0 +1,222 @@
+"""Does a language model see the token that it must predict? Ids given against ids wanted, and what attention saw.
+
+Read from the graph alone, on the few steps on which it is walked anyway: nothing is computed a second time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchdoctor.attach.guard import contained
+from torchdoctor.attach.places import Place
+from torchdoctor.facts import TokenTargetsFact
+from torchdoctor.probes.context import Context
+from torchdoctor.probes.graph import ACCUMULATE, NODES_LIMIT, output_shape
+
+LEAST_LENGTH = 4
+LOOKS = 12
+RELATED = 0.9
+"""Below this share of equal ids, inputs and targets are of different kinds (tags, classes) or masked."""
+
+
+@dataclass
+class Sight:
+    """What the graph between the ids and the loss lets a position see."""
+
+    causal: int = 0
+    ahead: list[Any] = field(default_factory=list)
+    embeds_by_position: bool = False
+
+
+class TokenTargetsProbe:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._looks = 0
+        self._given: list[Tensor] = []
+
+    @contained("token_targets: given")
+    def given(self, tensors: list[Tensor]) -> None:
+        """What a model is called with in training; the last call before the backward counts."""
+        if self._looks < LOOKS and any(is_ids(t) for t in tensors):
+            self._given = [t.detach() for t in tensors]
+
+    @contained("token_targets: look")
+    def look(self, loss: Tensor, targets: list[Tensor], place: Place | None) -> None:
+        """Compare what the model was given with what the loss wants. CPU or device, a few small reads."""
+        inputs, self._given = self._given, []
+        if self._looks >= LOOKS or not targets or loss.grad_fn is None:
+            return
+        target = targets[-1].detach()
+        ids = [t for t in inputs if is_ids(t)]
+        if not ids or target.is_floating_point() or target.dtype == torch.bool or target.device != ids[0].device:
+            return
+        aligned = align(ids[0], target)
+        if aligned is None:
+            return
+        self._looks += 1
+        given, following, wanted = aligned
+        telling = (given != following) & (wanted >= 0)
+        count = telling.sum().clamp(min=1)
+        shares = torch.stack(
+            [
+                ((given == wanted) & telling).sum() / count,
+                ((following == wanted) & telling).sum() / count,
+                (target < 0).float().mean(),
+                telling.sum().float(),
+            ]
+        )
+        length = ids[0].shape[1]
+        sight = walk_sight(loss.grad_fn, length, ids[0].numel())
+        both_ways = [
+            name
+            for _, model in self._context.names.live_models()
+            for name, module in model.named_modules()
+            if isinstance(module, nn.RNNBase) and module.bidirectional
+        ]
+        others = [t for t in inputs if t is not ids[0] and t.numel() > 1 and t.data_ptr() != targets[-1].data_ptr()]
+        step = self._context.step
+        fact = TokenTargetsFact(
+            input_shape=list(ids[0].shape),
+            target_shape=list(target.shape),
+            same=0.0,
+            following=0.0,
+            causal=sight.causal,
+            both_ways=both_ways[:8],
+            by_position=True if sight.embeds_by_position else None,
+            single=not [t for t in others if not is_mask(t, ids[0])],
+            file=place.file if place else None,
+            line=place.line if place else None,
+        )
+        parts = [shares.double(), *(a.double().reshape(1) for a in sight.ahead)]
+
+        def arrived(values: Any) -> None:
+            same, after, ignored, telling_count, *ahead = (float(v) for v in values)
+            if max(same, after) < RELATED or telling_count < LEAST_LENGTH:
+                return
+            seen = sum(a > 0 for a in ahead)
+            data = fact.to_dict() | {
+                "same": same,
+                "following": after,
+                "ignored": ignored,
+                "ahead": seen,
+                "causal": fact.causal + len(ahead) - seen,
+            }
+            self._context.record.fact(TokenTargetsFact(**data), step, "")
+
+        self._context.read(torch.cat(parts), arrived)
+
+
+def is_ids(tensor: Tensor) -> bool:
+    return (
+        not tensor.is_floating_point()
+        and not tensor.is_complex()
+        and tensor.dtype != torch.bool
+        and tensor.dim() == 2
+        and tensor.shape[1] >= LEAST_LENGTH
+        and tensor.shape[0] >= 1
+    )
+
+
+def is_mask(tensor: Tensor, ids: Tensor) -> bool:
+    """Attention masks, token types and positions come beside the ids and tell nothing about them."""
+    return (
+        tensor.dtype == torch.bool
+        or tensor.shape == ids.shape
+        or tensor.dim() <= 1
+        or tensor.shape[-1] == tensor.shape[-2]
+    )
+
+
+def align(ids: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The ids at the targets' own positions, those after them, and the targets, all of one shape.
+
+    Time runs along dimension 1, or along 0 in the older recurrent style: that with which the next ids agree.
+    """
+    rows, length = ids.shape
+    if target.numel() == rows * length:
+        wanted = target.reshape(rows, length)
+        along = (ids[:, :-1], ids[:, 1:], wanted[:, :-1])
+        if rows > LEAST_LENGTH and length < rows * LEAST_LENGTH:
+            across = (ids[:-1], ids[1:], wanted[:-1])
+            if bool((across[1] == across[2]).float().mean() > RELATED):
+                return across
+        return along
+    if target.numel() == rows * (length - 1):
+        return ids[:, :-1], ids[:, 1:], target.reshape(rows, length - 1)
+    return None
+
+
+def walk_sight(root: Any, length: int, positions: int) -> Sight:
+    """Attention over the sequence in the graph, and whether a path of whole sequences leads from loss to embedding."""
+    sight = Sight()
+    queue = deque([(root, True)])
+    seen: dict[Any, bool] = {root: True}
+    while queue and len(seen) < NODES_LIMIT:
+        node, along = queue.popleft()
+        name = node.name()
+        if name.startswith("EmbeddingBackward") and along:
+            sight.embeds_by_position = True
+        _read_attention(node, name, length, sight)
+        for child, _ in node.next_functions:
+            if child is None or child.name() == ACCUMULATE:
+                continue
+            keeps = along and _is_whole(child, length, positions)
+            if child not in seen or (keeps and not seen[child]):
+                seen[child] = keeps
+                queue.append((child, keeps))
+    return sight
+
+
+def _is_whole(node: Any, length: int, positions: int) -> bool:
+    """Its output has an entry for every position; one of unknown shape may have."""
+    shape = output_shape(node)
+    if shape is None:
+        return False
+    return any(size in (length, length - 1, positions, positions - positions // length) for size in shape) or not shape
+
+
+def _read_attention(node: Any, name: str, length: int, sight: Sight) -> None:
+    if name.startswith("SoftmaxBackward"):
+        for weights in _saved(node, "_saved_result"):
+            if (
+                weights.dim() >= 3
+                and weights.shape[-1] == weights.shape[-2]
+                and weights.shape[-1] in (length, length - 1)
+            ):
+                sight.ahead.append(weights.detach().triu(1).abs().amax())
+    elif name.startswith("ScaledDotProduct"):
+        query = next(_saved(node, "_saved_query"), None)
+        key = next(_saved(node, "_saved_key"), None)
+        if query is None or key is None or query.shape[-2] != key.shape[-2]:
+            return
+        if query.shape[-2] not in (length, length - 1):
+            return
+        mask = next(_saved(node, "_saved_attn_mask", "_saved_attn_bias"), None)
+        if getattr(node, "_saved_is_causal", False):
+            sight.causal += 1
+        elif mask is None:
+            sight.ahead.append(torch.ones((), device=query.device))
+        else:
+            size = query.shape[-2]
+            open_ = torch.isfinite(mask.detach().float()) & (mask.detach().float() > BLOCKED)
+            sight.ahead.append(open_[..., :size, :size].expand(*open_.shape[:-2], size, size).triu(1).any().float())
+
+
+BLOCKED = -1e4
+"""A bias below this hides a position as well as minus infinity does."""
+
+
+def _saved(node: Any, *names: str) -> Iterator[Tensor]:
+    for name in names:
+        try:
+            value = getattr(node, name, None)
+        except RuntimeError:  # changed in place since
+            continue
+        if isinstance(value, Tensor):
+            yield value

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from building import RunBuilder, findings
+from torchdoctor.facts import LossCallFact, PredictionsFact
+from torchdoctor.findings import Severity
+
+NAME = "class-imbalance"
+
+
+def tally(phase: str, support: list[int], correct: list[int]) -> PredictionsFact:
+    missed = sum(support) - sum(correct)
+    predicted = [correct[0] + missed, *correct[1:]]
+    return PredictionsFact(phase, len(support), sum(support), support, correct, predicted)
+
+
+def course(support: list[int], correct: list[int], train: list[int] | None = None, **call: object) -> RunBuilder:
+    builder = RunBuilder(300)
+    fields = {"function": "cross_entropy", "phase": "train", "input_shape": [32, 2], "input_dtype": "float32"}
+    fields |= {"target_shape": [32], "target_dtype": "int64", "classes": len(support), **call}
+    builder.fact(LossCallFact(**fields))
+    for step in (99, 199, 299):
+        builder.fact(tally("validation", support, correct), step)
+        builder.fact(tally("train", train or support, train or correct), step)
+    return builder
+
+
+def test_a_rare_class_that_is_missed_is_told() -> None:
+    (found,) = findings(course([960, 40], [955, 4]).build(), NAME)
+    assert found.severity is Severity.WARNING
+    assert "96%" in found.title
+
+
+def test_a_rare_class_that_is_found_is_fine() -> None:
+    assert findings(course([960, 40], [950, 31]).build(), NAME) == []
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        course([960, 40], [955, 4], weighted=True),
+        course([960, 40], [955, 4], train=[500, 500]),
+        course([550, 450], [500, 100]),
+        course([96, 4], [96, 1]),
+        course([960, 40], [955, 4], target_shape=[32, 64]),
+    ],
+    ids=["weighted", "balanced sampler", "hard but not rare", "too few", "tokens"],
+)
+def test_what_is_no_hidden_imbalance_is_silent(builder: RunBuilder) -> None:
+    assert findings(builder.build(), NAME) == []

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from building import RunBuilder, detect, findings
+from torchdoctor.facts import LoaderFact, MembershipFact, SplitFact
+from torchdoctor.findings import Proof, RuledOut, Severity
+
+NAME = "train-validation-overlap"
+SPACING = (1 << 64) // 4096
+
+
+def marks(first: int, last: int) -> list[int]:
+    """Fingerprints of samples first..last, spread over the range as signed numbers."""
+    values = [(i * SPACING * 2654435761) % (1 << 64) for i in range(first, last)]
+    return [v - (1 << 64) if v >= 1 << 63 else v for v in values]
+
+
+def member(phase: str, group: str, kept: list[int], repeats: int = 0, code: str = "") -> MembershipFact:
+    count = len(kept)
+    return MembershipFact(phase, group, kept, 1.0, 5 * count, 4, repeats, count * (count - 1) // 2, code)
+
+
+def loader(name: str, phase: str, samples: int) -> LoaderFact:
+    return LoaderFact(name, phase, samples // 32, samples, 32, 0, None, "Dataset")
+
+
+def split(name: str, indices: range, base: str = "Dataset/0") -> SplitFact:
+    return SplitFact(name, base, len(indices), list(indices), 1)
+
+
+def test_the_same_samples_in_both() -> None:
+    run = RunBuilder().fact(member("train", "", marks(0, 300))).fact(member("validation", "#0", marks(240, 400)))
+    (found,) = findings(run.build(), NAME)
+    assert found.severity is Severity.ERROR and found.proof is Proof.STRUCTURE
+
+
+def test_indices_show_what_augmentation_hides() -> None:
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 300)))
+        .fact(member("validation", "val_loader", marks(1000, 1200)))
+        .fact(loader("train_loader", "train", 400))
+        .fact(loader("val_loader", "validation", 200))
+        .fact(split("train_loader", range(400)))
+        .fact(split("val_loader", range(350, 550)))
+    )
+    (found,) = findings(run.build(), NAME)
+    assert "50 of the 200 indices" in found.evidence[0].text
+
+
+def test_separate_splits_are_ruled_out() -> None:
+    run = RunBuilder().fact(member("train", "", marks(0, 300))).fact(member("validation", "#0", marks(300, 400)))
+    assert [type(s) for s in detect(run.build(), NAME)] == [RuledOut]
+
+
+def test_few_different_samples_agree_by_chance() -> None:
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 200), repeats=400))
+        .fact(member("validation", "#0", marks(100, 220), repeats=100))
+    )
+    assert findings(run.build(), NAME) == []
+
+
+def test_the_fit_is_evaluated_beside_a_real_validation() -> None:
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 300)))
+        .fact(member("validation", "#0", marks(0, 256)))
+        .fact(member("validation", "#1", marks(300, 420)))
+    )
+    assert findings(run.build(), NAME) == []
+    named = run.fact(member("validation", "#0", marks(0, 256), code="score = model(X_val)"))
+    assert findings(named.build(), NAME)
+
+
+def test_a_loader_that_trains_may_be_evaluated() -> None:
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 300)))
+        .fact(member("validation", "loader", marks(0, 300)))
+        .fact(loader("loader", "train", 300))
+        .fact(split("loader", range(300)))
+    )
+    assert findings(run.build(), NAME) == []
