@@ -487,10 +487,12 @@ class OverwriteFact(Fact):
     """the validation in between ran on these very values; None where there was none"""
     how: str | None = None
     """load_state_dict or init, where one of them was called since; None: by other means"""
+    within: bool = False
+    """between two updates that follow each other, not across the end of an epoch or a load"""
     looks: int = 1
-    """how often it was looked, so far"""
+    """how often it was looked at this kind of place, so far"""
     hits: int = 1
-    """how often something was found so, so far"""
+    """how often something was found there, so far"""
     file: str | None = None
     line: int | None = None
 

@@ -133,14 +133,21 @@ LABEL_CLASSES = _step("label.classes", "count", _GOVERNED, "distinct labels in o
 BATCH_SIZE = _step("batch.size", "count", _GOVERNED, "samples in the batch; key: phase")
 BATCH_DISTINCT = _step("batch.distinct", "share", _GOVERNED, "distinct samples over samples of the batch; key: phase")
 BATCH_REPEATED = _step(
-    "batch.repeated", "share", _GOVERNED, "share of the samples that the batch looked at before it held, too; key: phase"
+    "batch.repeated", "share", _GOVERNED, "share of the samples that the batch looked at before held, too; key: phase"
 )
 BATCH_PART = _step(
     "batch.part",
     "share",
     _GOVERNED,
-    "samples of the batch over those that lie in the memory it was cut from: 1 for a tensor of its own, or for the very "
-    "object that the look before saw; key: phase",
+    "samples of the batch over those in the memory it was cut from: 1 for a tensor of its own, or for the very object "
+    "that the look before saw; key: phase",
+)
+BATCH_BITS = _step(
+    "batch.bits",
+    "bits",
+    _GOVERNED,
+    "sum over a few elements of log2 of their different values in the batch: how improbable equal samples are; "
+    "floating-point inputs only; key: phase",
 )
 BATCH_SPREAD = _step(
     "batch.spread",

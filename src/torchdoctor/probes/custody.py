@@ -44,6 +44,8 @@ class Look:
     optimizer: str
     fresh: bool
     """this optimizer makes its first update: whatever came before, it begins here"""
+    within: bool
+    """one update after the other, not across the end of an epoch"""
     how: str | None
     place: Place | None
     sizes: dict[str, int] = field(default_factory=dict)
@@ -65,8 +67,9 @@ class CustodyProbe:
         self._boundaries = 0
         self._boundary_at = 0.0
         self._boundary_updates = -1
-        self._looked = 0
-        self._hits = 0
+        self._within = False
+        self._looked = {True: 0, False: 0}
+        self._hits = {True: 0, False: 0}
 
     # -- events ---------------------------------------------------------------------
 
@@ -77,7 +80,7 @@ class CustodyProbe:
         self.waiting = False
         if self._armed or structural:
             how, place = self._call or (None, None)
-            look = Look(self._context.step, key, fresh or not self._armed, how, place)
+            look = Look(self._context.step, key, fresh or not self._armed, self._within, how, place)
             self._take(self._found, look)
         self._armed = self._during_taken = False
         self._call = None
@@ -85,11 +88,12 @@ class CustodyProbe:
     @contained("custody: after_step")
     def after_step(self) -> None:
         """On structural steps: what the update leaves behind."""
-        self._arm()
+        self._arm(within=True)
 
     @contained("custody: boundary")
     def boundary(self, updates: int) -> None:
         """An epoch ends, or the model's mode changes."""
+        self._within = False
         if updates == self._boundary_updates or self._armed or not updates:
             return
         self._boundary_updates = updates
@@ -105,7 +109,8 @@ class CustodyProbe:
         if not self._steppers or not any(id(t) in held for t in tensors):
             return
         self._call = (how, place)
-        if not self._armed and self._hits < FACTS_KEPT:
+        self._within = False
+        if not self._armed and self._hits[False] < FACTS_KEPT:
             self._arm()
 
     @contained("custody: validated")
@@ -121,8 +126,9 @@ class CustodyProbe:
 
     # -- marks ------------------------------------------------------------------------
 
-    def _arm(self) -> None:
+    def _arm(self, within: bool = False) -> None:
         self._armed = self.waiting = True
+        self._within = within
         self._during_taken = False
         self._take(self._leave, None)
 
@@ -164,14 +170,14 @@ class CustodyProbe:
         if look.fresh:
             changed = []
         elif left:
-            self._looked += 1
+            self._looked[look.within] += 1
         if changed:
-            self._hits += 1
+            self._hits[look.within] += 1
             self._write(changed, marks, during, look)
         self._remember(marks)
 
     def _write(self, changed: list[str], marks: Marks, during: Marks | None, look: Look) -> None:
-        if self._hits > FACTS_KEPT:
+        if self._hits[look.within] > FACTS_KEPT:
             return
         earlier = {n: self._history[n][marks[n]] for n in changed if marks[n] in self._history.get(n, {})}
         owners = {mark: name for name, mark in marks.items() if name not in changed}
@@ -185,12 +191,13 @@ class CustodyProbe:
             copies={n: owners[marks[n]] for n in changed if marks[n] in owners},
             evaluated=all(during.get(n) == marks[n] for n in changed) if during is not None else None,
             how=look.how,
-            looks=self._looked,
-            hits=self._hits,
+            within=look.within,
+            looks=self._looked[look.within],
+            hits=self._hits[look.within],
             file=look.place.file if look.place else None,
             line=look.place.line if look.place else None,
         )
-        self._context.record.fact(fact, look.step, str(self._hits))
+        self._context.record.fact(fact, look.step, f"{look.within}/{fact.hits}")
 
 
 def _named(names: list[str], values: NDArray[Any]) -> Marks:

@@ -37,6 +37,7 @@ COMPARED = 12
 """Validations of which the first batches are kept to be compared with one another."""
 SAMPLES_COMPARED = 64
 SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 4096
+BIT_ELEMENTS = 8
 
 _TOP = np.uint64(1 << 63)
 
@@ -113,6 +114,7 @@ class MembershipProbe:
         seen.data["marks"] = marks
         if seen.grad:
             seen.data["spread"] = measure_spread(tensor.detach())
+            seen.data["bits"] = measure_bits(tensor.detach())
             seen.data["part"] = 1.0 if self._object() is tensor else cut_from(tensor)
             self._object = weakref.ref(tensor)
             return
@@ -139,9 +141,10 @@ class MembershipProbe:
         if seen.phase == TRAIN:
             self._context.read(marks, lambda values: self._train(values, seen.step))
             self._context.record.scalar(signals.BATCH_PART.name, seen.step, seen.data["part"], TRAIN)
-            spread: Tensor | None = seen.data.get("spread")
-            if spread is not None:
-                self._context.read(spread, lambda value: self._spread(float(value), seen.step))
+            for name, found in ((signals.BATCH_SPREAD.name, "spread"), (signals.BATCH_BITS.name, "bits")):
+                value: Tensor | None = seen.data.get(found)
+                if value is not None:
+                    self._context.read(value, lambda v, name=name: self._measured(name, float(v), seen.step))
             return
         if self._loop.validations != self._validation:
             self._validation, self._position = self._loop.validations, 0
@@ -169,9 +172,9 @@ class MembershipProbe:
         if len(members.fresh) >= PORTION:
             self._flush(TRAIN, "", step)
 
-    def _spread(self, value: float, step: int) -> None:
+    def _measured(self, name: str, value: float, step: int) -> None:
         if math.isfinite(value):
-            self._context.record.scalar(signals.BATCH_SPREAD.name, step, value, TRAIN)
+            self._context.record.scalar(name, step, value, TRAIN)
 
     def _validated(self, values: NDArray[np.int64], group: str) -> None:
         if (VALIDATION, group) in self._members or len(self._members) < 40:
@@ -248,3 +251,13 @@ def measure_spread(tensor: Tensor) -> Tensor | None:
     rows = rows[:, :: max(1, rows.shape[1] // SPREAD_ELEMENTS)].float()
     size = rows.square().mean().sqrt()
     return torch.where(size > 0, rows.var(0).mean().sqrt() / size, torch.zeros_like(size))
+
+
+def measure_bits(tensor: Tensor) -> Tensor | None:
+    """Sum over a few elements of log2 of the different values they have in the batch."""
+    if not tensor.is_floating_point() or tensor.dim() < 2 or tensor.shape[0] < 2 or not tensor.numel():
+        return None
+    rows = tensor[:SPREAD_SAMPLES].reshape(min(SPREAD_SAMPLES, tensor.shape[0]), -1)
+    every = max(1, rows.shape[1] // BIT_ELEMENTS)
+    ordered = rows[:, every // 2 :: every][:, :BIT_ELEMENTS].float().sort(0).values
+    return ((ordered[1:] != ordered[:-1]).sum(0) + 1).float().log2().sum()

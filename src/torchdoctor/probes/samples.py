@@ -133,8 +133,7 @@ def describe_inputs(inputs: Tensor, count: int) -> tuple[tuple[str, ...], Tensor
         flat = inputs.reshape(count, -1).float()
         return ("brightness", "contrast"), torch.stack([flat.mean(1), flat.std(1)], 1)
     if _is_token(inputs) and inputs.dim() == 2:
-        padded = inputs == inputs[:, -1:].max()
-        return ("length",), _length(padded)
+        return ("length",), _length(inputs == _padding(inputs))
     if inputs.dim() == 3:
         return ("length",), _length((inputs == 0).all(-1))
     if inputs.dim() == 2 and inputs.shape[1] <= FEATURES_SLICED:
@@ -144,6 +143,12 @@ def describe_inputs(inputs: Tensor, count: int) -> tuple[tuple[str, ...], Tensor
 
 def _is_token(inputs: Tensor) -> bool:
     return inputs.dtype in (torch.int64, torch.int32, torch.int16)
+
+
+def _padding(inputs: Tensor) -> Tensor:
+    """The token of the longest constant end of any row."""
+    ends = (inputs == inputs[:, -1:]).flip(1).long().cumprod(1).sum(1)
+    return inputs[:, -1].gather(0, ends.argmax().unsqueeze(0))
 
 
 def _length(padded: Tensor) -> Tensor:

@@ -9,9 +9,11 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.run import Run
-from torchdoctor.signals import BATCH_SIZE
+from torchdoctor.signals import BATCH_BITS, BATCH_SIZE
 
 UNSIGNED = 1 << 64
+UNLIKELY_BITS = 24.0
+"""Samples of so many bits do not agree by chance: 2^24 pairs would be needed for one."""
 
 
 @dataclass
@@ -107,6 +109,8 @@ def by_fingerprints(run: Run) -> list[Overlap]:
     if train is None or not train.kept:
         return []
     size = training_size(run, train)
+    bits = run.scalar(BATCH_BITS, TRAIN).values
+    copies = bool(len(bits)) and float(np.median(bits)) >= UNLIKELY_BITS
     overlaps = []
     for (phase, name), group in found.items():
         rate = min(train.rate, group.rate)
@@ -115,7 +119,7 @@ def by_fingerprints(run: Run) -> list[Overlap]:
             continue
         matches = len(trained & validated)
         coverage = min(1.0, len(trained) / rate / size) if size else 1.0
-        collision = (train.repeats + group.repeats + 0.5) / max(1.0, train.pairs + group.pairs)
+        collision = 0.0 if copies else (train.repeats + group.repeats + 0.5) / max(1.0, train.pairs + group.pairs)
         chance = len(validated) * -math.expm1(-collision * len(trained) / rate)
         share = min(1.0, matches / len(validated) / coverage)
         own = None if name.startswith("#") else len(group.kept) / group.rate

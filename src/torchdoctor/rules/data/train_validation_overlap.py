@@ -16,7 +16,8 @@ By identity, in two ways. Loaders over the same stored data (Subset, SubsetRando
 compared by their indices, exactly. And the inputs that the model gets are fingerprinted: in validation whole batches,
 in training the batches that are looked at. Two equal 64-bit fingerprints are two equal samples, so a few suffice; the
 share is estimated from how much of the training set was looked at. How often samples agree by chance is measured
-inside batches and inside one validation, where each sample should stand once: only matches far beyond it count.
+inside batches and inside one validation, where each sample should stand once: only matches far beyond it count. Inputs
+of real numbers that take too many values to agree by chance need no such allowance: equal ones are copies.
 
 ## How to fix it
 Split once, by indices, before anything is duplicated or augmented, and build both datasets from the same indices.
@@ -133,7 +134,7 @@ def _finding(run: Run, overlap: Overlap) -> Finding:
     else:
         text = (
             f"{overlap.matches} of {overlap.compared} validation samples{where} are equal, bit for bit, to training "
-            f"samples that were looked at; {overlap.chance:.2g} would be by chance"
+            f"samples that were looked at; about {overlap.chance:.0f} would be by chance"
         )
     evidence = [Evidence(text, "membership", overlap.share, NATURAL)]
     if overlap.size and overlap.trained and overlap.by_index:

@@ -12,7 +12,7 @@ a little while nothing about the inputs is learned.
 
 ## How it is detected
 Predictions are counted by class in validation (in training where there is no validation). The finding needs one class
-predicted for at least 97 % of the samples in the last passes, a share of that class among the labels that is at least
+predicted for at least 95 % of the samples in the last passes, a share of that class among the labels that is at least
 20 points smaller, and enough updates for a model to have learned more than the frequencies. Where other classes were
 predicted earlier in the run, the step at which that ended is named.
 
@@ -50,7 +50,7 @@ RULE = Rule(
     explains=("weak-slice", "miscalibrated", "metric-disagrees-with-loss", "underfitting"),
 )
 
-ONE_ANSWER = 0.97
+ONE_ANSWER = 0.95
 """Share of the samples that get the same answer."""
 UNLIKE_LABELS = 0.2
 """The class's share of the predictions above its share of the labels."""

@@ -14,7 +14,7 @@ def load(seed):
     y = torch.tensor(y)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))
     x, y = x[order], y[order]
-    x = x.repeat(8, 1) + 1.2 * torch.randn(8 * len(x), 13)
+    x = x.repeat(8, 1) + 1.5 * torch.randn(8 * len(x), 13)
     y = y.repeat(8)
     return TensorDataset(x[:1000], y[:1000]), TensorDataset(x[1000:], y[1000:])
 

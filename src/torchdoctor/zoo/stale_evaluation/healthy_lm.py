@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +53,7 @@ def main():
     model = CharModel(len(alphabet))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.pt")
+        path = Path(folder) / "model.pt"
         for step in range(240):
             model.train()
             x, y = batches(train_tokens, 32, 16)

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +53,7 @@ def main():
     model = CharModel(len(alphabet))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.pt")
+        path = Path(folder) / "model.pt"
         for step in range(240):
             model.train()
             x, y = batches(train_tokens, 32, 16)
@@ -60,7 +61,7 @@ def main():
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
-            if not os.path.exists(path):
+            if not path.exists():
                 torch.save(model.state_dict(), path)
             if step % 30 == 29:
                 held = evaluate(path, len(alphabet), held_out)

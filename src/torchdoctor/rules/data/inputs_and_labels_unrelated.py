@@ -1,0 +1,219 @@
+"""The labels do not belong to the inputs: what is learned by heart says nothing about other samples.
+
+## What it means
+The pairs of input and label are broken. A large model learns them by heart, a small one stays where guessing is; in
+both cases validation is no better than the best constant guess, for classes and numbers alike.
+
+## Why it happens
+- Inputs and labels were shuffled, filtered or sorted apart from each other.
+- A join or a shift by one row: each label belongs to the sample before it.
+- Files listed in different orders for images and annotations.
+- An augmentation that changes what the label means (a flip where left and right are the classes).
+
+## How it is detected
+Validation must be at chance in every one of the last passes: accuracy not above the share of the largest class and
+mean recall not above one over the number of classes, by three standard errors; or for numbers an R2 of at most 0.02.
+Beside it, one of two courses of training. By heart: the training loss fell well below chance although during the
+first walk through the data, when every sample was new, it was at chance. Nothing: the training loss never left the
+level of guessing although the updates were of a usual size and the outputs did change with the inputs.
+
+## How to fix it
+Print a few pairs where they reach the model and look at them. Shuffle with one order for both, join by a key and not by
+position, sort file lists on both sides. Training a model on labels shuffled on purpose should look the same as this
+run: that is the proof.
+
+## Known false alarms
+A data set without any signal (prices of tomorrow) looks the same, and so does a very small one of many dimensions. A
+plateau that lasts the whole run (parity) shows the second course; it is reported with little confidence.
+
+## References
+Zhang et al., "Understanding deep learning requires rethinking generalization" (2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import TRAIN, VALIDATION, LoaderFact, SamplesFact
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
+from torchdoctor.rules import baseline, curves, movement, outcomes
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.outcomes import Outcome
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+
+RULE = Rule(
+    code="D008",
+    name="inputs-and-labels-unrelated",
+    family="data",
+    needs=(LOSS_TRAIN, SamplesFact),
+    explains=(
+        "overfitting",
+        "miscalibrated",
+        "underfitting",
+        "majority-class-collapse",
+        "noisy-labels",
+        "capacity-too-low",
+        "plateau-or-saddle",
+        "learning-rate-too-low",
+        "metric-disagrees-with-loss",
+        "weak-slice",
+        "noisy-validation",
+    ),
+)
+
+SIGMAS = 3.0
+NO_SIGNAL = 0.02
+"""R2 of predictions that know nothing, with the noise of a small set."""
+LEARNED = 0.7
+"""Training loss over chance that only memory can have brought where validation is at chance."""
+AT_CHANCE = 0.95
+"""Mean loss of the first walk through the data over chance: every sample was new, so nothing else was known."""
+STAYED = 0.97
+"""Training loss over chance that never left the level of guessing."""
+LEAST_STEPS = 100
+LEAST_PASSES = 3
+LEAST_SAMPLES = 50
+USUAL_UPDATES = (1e-4, 0.1)
+"""Relative change of the weights in one step: neither standing still nor thrown about."""
+DEPENDS = 0.01
+"""Variance of the predictions over that of the targets, or share of answers other than the favourite."""
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Validation at chance: what it scores and what guessing scores."""
+
+    text: str
+    value: float
+    guess: float
+    depends: bool
+    """the answers do change with the inputs"""
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    losses = curves.read(run.scalar(LOSS_TRAIN), closely=False)
+    guess = _guess(run)
+    if len(losses) < LEAST_STEPS or guess is None or not guess > 0:
+        return
+    chance = classes_at_chance(run) or numbers_at_chance(run)
+    if chance is None:
+        return
+    end = curves.level(losses.values)
+    if end <= LEARNED * guess:
+        first = _first_walk(run, losses)
+        if first is None or first < AT_CHANCE * guess:
+            return
+        yield _finding(run, chance, guess, end, first, losses)
+    elif STAYED * guess <= end and chance.depends and _moves(run):
+        yield _finding(run, chance, guess, end, None, losses)
+
+
+def _guess(run: Run) -> float | None:
+    """Loss of the best constant guess: entropy of the labels, or variance of the targets."""
+    counts = outcomes.training(run, 1000)
+    guess = baseline.chance(run)
+    if counts is None or guess is None or outcomes.is_weighted(run):
+        return guess
+    shares = counts.shares[counts.shares > 0]
+    return min(guess, float(-(shares * np.log(shares)).sum()))
+
+
+def classes_at_chance(run: Run) -> Chance | None:
+    seen = outcomes.passes(run)
+    if not outcomes.is_by_sample(run) or len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
+        return None
+    later = seen[len(seen) // 2 :]
+    if any(_beats_chance(o) for o in later) or sum(_beats_chance(o) for o in seen) > 0.2 * len(seen):
+        return None
+    last = later[-1]
+    depends = last.favourite[1] < 1 - DEPENDS and last.present > 1
+    text = f"validation accuracy {last.accuracy:.1%}, always naming one class scores {last.majority:.1%}"
+    return Chance(text, last.accuracy, last.majority, depends)
+
+
+def _beats_chance(outcome: Outcome) -> bool:
+    share = outcome.majority
+    error = math.sqrt(share * (1 - share) / outcome.samples)
+    recall, even = outcome.balanced, 1 / outcome.present
+    support = outcome.support[outcome.support > 0]
+    spread = math.sqrt(float((even * (1 - even) / support).sum())) / outcome.present
+    return outcome.accuracy > share + SIGMAS * error or recall > even + SIGMAS * spread
+
+
+def numbers_at_chance(run: Run) -> Chance | None:
+    seen = [f for _, f in outcomes.looks(run, VALIDATION, "regression") if "r2" in f.metrics]
+    if len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
+        return None
+    if max(f.metrics["r2"] for f in seen) > NO_SIGNAL:
+        return None
+    last = seen[-1]
+    depends = last.metrics.get("prediction_variance", 0.0) > DEPENDS * last.metrics["variance"]
+    text = f"validation error is {figure(1 - last.metrics['r2'])} times the variance of its targets (R2 at most 0)"
+    return Chance(text, last.metrics["r2"], 0.0, depends)
+
+
+def _first_walk(run: Run, losses: curves.Curve) -> float | None:
+    """Mean training loss while every sample came for the first time; None where the length of a walk is unknown."""
+    loader = next((f for f in reversed(run.facts(LoaderFact)) if f.phase == TRAIN and f.batches), None)
+    first = losses.values[losses.steps < loader.batches] if loader is not None and loader.batches else losses.values[:0]
+    if len(first) < 3:
+        first = losses.values[:10]
+    return float(np.median(first))
+
+
+def _moves(run: Run) -> bool:
+    moved = movement.read(run)
+    if moved is None:
+        return False
+    middle = moved.middle_S[np.isfinite(moved.middle_S)]
+    return bool(len(middle)) and USUAL_UPDATES[0] <= float(np.median(middle)) <= USUAL_UPDATES[1]
+
+
+def _finding(run: Run, chance: Chance, guess: float, end: float, first: float | None, losses: curves.Curve) -> Finding:
+    by_heart = first is not None
+    validation = run.scalar(LOSS_VALIDATION)
+    if by_heart:
+        title = "The labels do not belong to the inputs: training is learned by heart, validation is at chance"
+        course = (
+            f"training loss {figure(first or 0.0)} while every sample was new, {figure(end)} at the end; "
+            f"guessing gives {figure(guess)}"
+        )
+        summary = (
+            "Samples seen before are known, new ones are guessed: the model found nothing in the inputs that says "
+            "anything about the labels. Inputs and labels are most likely paired wrongly."
+        )
+    else:
+        title = "Neither training nor validation gets better than a guess, though the model moves"
+        course = f"training loss {figure(end)} at the end, guessing gives {figure(guess)}"
+        summary = (
+            "The updates are of a usual size and the outputs depend on the inputs, yet nothing about the labels is "
+            "learned. Inputs and labels may be paired wrongly."
+        )
+    return RULE.finding(
+        severity=Severity.ERROR if by_heart else Severity.WARNING,
+        confidence=0.85 if by_heart else 0.6,
+        title=title,
+        summary=summary,
+        fix=Fix(
+            "Look at a few pairs where they reach the model; shuffle inputs and labels with one order, and "
+            "join by a key instead of by position.",
+            "order = torch.randperm(len(x)); x, y = x[order], y[order]",
+        ),
+        evidence=[
+            Evidence(chance.text, ACCURACY_VALIDATION.name, chance.value, chance.guess),
+            Evidence(course, LOSS_TRAIN.name, end, LEARNED * guess, curves.spark(losses.values)),
+            *(
+                [Evidence("validation loss", LOSS_VALIDATION.name, spark=curves.spark(validation.values))]
+                if len(validation)
+                else []
+            ),
+        ],
+        first_step=int(losses.steps[0]),
+        symptoms=("stuck-at-chance", "train-down-validation-flat") if by_heart else ("stuck-at-chance",),
+    )

@@ -1,0 +1,244 @@
+"""One class or subgroup fares far worse than the rest, and the average hides it.
+
+## What it means
+Over all validation samples the model does well. For one group of them (a class, short sequences, dark pictures, one
+value of a column, a group that you named) it fails most of the time. Users of that group get a bad model.
+
+## Why it happens
+- The group is missing or rare in training, or its labels or inputs are damaged there.
+- It needs something that the preprocessing removes (contrast, the end of long texts).
+- It is mixed up with one other class, which the confusion shows.
+
+## How it is detected
+The last validation passes are cut into slices: by class, by length of sequences, brightness and contrast of pictures,
+columns of a small table, and by `groups` given to `doctor.log_predictions`. A slice is weak if it is wrong at least
+30 points more often than the rest and three times as often, the rest is right at least 70 % of the time, and a
+one-sided binomial test rejects an error rate of twice the rest's, at 1e-4 over the number of slices looked at. Both
+of the last passes must say so. For numbers, a slice is weak where its squared error is at least the variance of its
+own targets while the rest explains at least 70 % of it.
+
+## How to fix it
+Look at the worst samples of the slice first (their indices are in the evidence): damaged inputs and wrong labels show.
+Then add data for it, draw it more often, or weigh it up; and report the metric by slice from now on.
+
+## Known false alarms
+Rare classes that nothing makes up for are class-imbalance. Classes are not compared in language models, taggers and
+segmentation. With a hundred classes some are naturally worse: a weak one must stand out of their spread as well.
+
+## References
+Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts" (2020). Chung et al., "Slice Finder" (2019).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import VALIDATION, SamplesFact
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
+from torchdoctor.rules import curves, outcomes
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.outcomes import Outcome
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+
+RULE = Rule(
+    code="E009",
+    name="weak-slice",
+    family="evaluation",
+    needs=(SamplesFact,),
+    explains=("miscalibrated",),
+)
+
+WORSE_BY = 0.3
+"""Error rate of the slice above that of the rest."""
+WORSE_TIMES = 3.0
+REST_RIGHT = 0.7
+ERROR_RATE = 1e-4
+LEAST_SAMPLES = 15
+LARGEST = 0.5
+"""A slice of more than half of the samples is no slice."""
+OUTSTANDING = 4.0
+"""Recall of a class below the median of the others, in units of their spread."""
+EXPLAINED = 0.7
+"""R2 of the rest where numbers are predicted."""
+FAILS = 1.0
+"""Squared error of the slice over the variance of its targets."""
+PASSES = 2
+ATTRIBUTES = ("length", "brightness", "contrast")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A group of samples and how it fares against the rest."""
+
+    name: str
+    samples: float
+    error: float
+    rest: float
+    classes: int | None = None
+    """the class, where the slice is one"""
+    numbers: bool = False
+
+    @property
+    def gap(self) -> float:
+        return self.error - self.rest
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    seen = outcomes.looks(run, VALIDATION)
+    if not seen or not run.steps:
+        return
+    weak = find_weak_class(run)
+    last = [f for _, f in seen[-PASSES:]]
+    found = [weak_slices(fact) for fact in last]
+    common = set.intersection(*({s.name for s in part} for part in found))
+    slices = [s for s in found[-1] if s.name in common]
+    candidates = [*([weak] if weak else []), *slices]
+    if not candidates:
+        return
+    worst = max(candidates, key=lambda s: s.gap * min(1.0, s.samples / 100) if not s.numbers else s.gap)
+    if weak is not None and worst is not weak and worst.gap < weak.gap + 0.1:
+        worst = weak
+    yield _finding(run, seen[-1][0], last[-1], worst, candidates)
+
+
+def find_weak_class(run: Run) -> Slice | None:
+    """The class whose recall is far below that of the others in each of the last passes."""
+    seen = outcomes.passes(run)[-PASSES:]
+    if not seen or not outcomes.is_by_sample(run):
+        return None
+    weak = [_weak_class(o) for o in seen]
+    if any(w is None for w in weak) or len({w.classes for w in weak if w}) > 1:
+        return None
+    return weak[-1]
+
+
+def _weak_class(outcome: Outcome) -> Slice | None:
+    known = np.flatnonzero(outcome.support >= LEAST_SAMPLES)
+    if len(known) < 2:
+        return None
+    c = int(known[np.argmin(outcome.recall[known])])
+    others = known[known != c]
+    rest = 1 - float(outcome.correct[others].sum() / outcome.support[others].sum())
+    error = 1 - float(outcome.recall[c])
+    found = Slice(f"class {c}", float(outcome.support[c]), error, rest, c)
+    middle = float(np.median(outcome.recall[others]))
+    spread = curves.MAD_TO_SIGMA * float(np.median(np.abs(outcome.recall[others] - middle)))
+    if len(others) >= 4 and middle - float(outcome.recall[c]) < OUTSTANDING * spread:
+        return None
+    return found if _is_weak(found, len(known)) and found.samples <= LARGEST * outcome.samples else None
+
+
+def weak_slices(fact: SamplesFact) -> list[Slice]:
+    return [s for s in (_read(fact, part) for part in fact.slices) if s is not None]
+
+
+def _read(fact: SamplesFact, part: dict[str, object]) -> Slice | None:
+    """The slice, if it is weak."""
+    samples, loss = float(part["samples"]), float(part["loss"])  # type: ignore[arg-type]
+    rest = fact.samples - samples
+    if samples < LEAST_SAMPLES or samples > LARGEST * fact.samples or rest <= 0:
+        return None
+    name = _name(part)
+    if fact.correct is not None and "correct" in part:
+        right = float(part["correct"])  # type: ignore[arg-type]
+        found = Slice(name, samples, 1 - right / samples, 1 - (fact.correct - right) / rest)
+        return found if _is_weak(found, len(fact.slices)) else None
+    spread, variance = float(part.get("spread") or 0.0), fact.metrics.get("variance", 0.0)  # type: ignore[arg-type]
+    if fact.task != "regression" or not variance or not spread or part["by"] == "target magnitude":
+        return None
+    others = (fact.loss * fact.samples - loss * samples) / rest
+    if loss < FAILS * spread or others > (1 - EXPLAINED) * variance:
+        return None
+    return Slice(name, samples, loss / variance, others / variance, numbers=True)
+
+
+def _is_weak(found: Slice, tested: int) -> bool:
+    from scipy.stats import binom
+
+    if found.gap < WORSE_BY or found.error < WORSE_TIMES * found.rest or found.rest > 1 - REST_RIGHT:
+        return False
+    expected = min(0.99, max(2 * found.rest, 0.02))
+    wrong = round(found.error * found.samples)
+    return bool(binom.sf(wrong - 1, round(found.samples), expected) < ERROR_RATE / max(1, tested))
+
+
+def _name(part: dict[str, object]) -> str:
+    if part.get("value") is not None:
+        return f"{part['by']} = {part['value']}"
+    low, high = float(part["low"]), float(part["high"])  # type: ignore[arg-type]
+    return f"{part['by']} {figure(low)}" if low == high else f"{part['by']} {figure(low)} to {figure(high)}"
+
+
+def _finding(run: Run, step: int, fact: SamplesFact, worst: Slice, others: list[Slice]) -> Finding:
+    if worst.numbers:
+        title = (
+            f"Samples with {worst.name}: the error is {figure(worst.error / max(worst.rest, 1e-12))} times the rest's"
+        )
+        summary = (
+            f"In this slice ({worst.samples:.0f} samples) the predictions are no better than its mean, while for the "
+            f"rest they explain {1 - worst.rest:.0%} of the variance."
+        )
+    else:
+        title = f"{_upper(worst.name)} is wrong {worst.error:.0%} of the time, the rest {worst.rest:.0%}"
+        summary = (
+            f"The average hides it: over all samples {_accuracy(fact):.1%} are right, of this slice "
+            f"({worst.samples:.0f} samples) {1 - worst.error:.1%}."
+        )
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.85 if worst.samples >= 40 else 0.7,
+        title=title,
+        summary=summary,
+        fix=_fix(worst),
+        evidence=_evidence(fact, worst, others),
+        first_step=step,
+        symptoms=("high-accuracy-fails-in-use",),
+    )
+
+
+def _upper(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
+def _accuracy(fact: SamplesFact) -> float:
+    return (fact.correct or 0) / fact.samples
+
+
+def _evidence(fact: SamplesFact, worst: Slice, others: list[Slice]) -> Iterator[Evidence]:
+    unit = "squared error over the variance" if worst.numbers else "error rate"
+    yield Evidence(
+        f"{unit} of {worst.name}: {worst.error:.2f} ({worst.samples:.0f} samples), of the rest {worst.rest:.2f}",
+        None,
+        worst.error,
+        worst.rest + WORSE_BY,
+    )
+    if worst.classes is not None:
+        mixed = [(p, n) for t, p, n in fact.confused if t == worst.classes][:3]
+        if mixed:
+            text = ", ".join(f"class {p} ({n} times)" for p, n in mixed)
+            yield Evidence(f"it is taken for {text}")
+    for other in others:
+        if other is not worst:
+            yield Evidence(f"also weak: {other.name}, {other.error:.2f} against {other.rest:.2f}", None, other.error)
+    if fact.worst:
+        places = [w["index"] for w in fact.worst if worst.classes is None or w.get("label") == worst.classes]
+        if places:
+            yield Evidence(f"validation samples of the largest loss, by position: {outcomes.few(places, 8)}")
+
+
+def _fix(worst: Slice) -> Fix:
+    if worst.classes is not None:
+        return Fix(
+            f"Look at samples of {worst.name} as they reach the model, in training too; then add data for it "
+            "or draw it more often.",
+            f"bad = ((logits.argmax(1) != y) & (y == {worst.classes})).nonzero().flatten()",
+        )
+    return Fix(
+        f"Look at samples with {worst.name}; check that training holds such samples and that the preprocessing leaves "
+        "them intact; then add data for them or weigh them up, and report the metric by slice.",
+        "doctor.log_predictions(logits, y, groups={'slice': values})",
+    )

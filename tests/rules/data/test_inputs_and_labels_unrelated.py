@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+
+from building import RunBuilder, findings
+from torchdoctor.facts import LoaderFact, LossCallFact, PredictionsFact, SamplesFact
+from torchdoctor.findings import Severity
+from torchdoctor.signals import LOSS_TRAIN, UPDATE_RATIO
+
+NAME = "inputs-and-labels-unrelated"
+RANDOM = np.random.default_rng(0)
+MEMORISED = np.concatenate([np.full(50, 2.31), np.linspace(2.3, 0.05, 450)])
+
+
+def course(train: np.ndarray, correct: int, ratio: float = 1e-3, batches: int = 50) -> RunBuilder:
+    builder = RunBuilder(500).scalar(LOSS_TRAIN, train + RANDOM.normal(0, 0.02, 500))
+    builder.fact(LossCallFact("cross_entropy", "train", [32, 10], "float32", [32], "int64", classes=10))
+    builder.fact(LoaderFact("loader", "train", batches, 1600, 32, 0, True, "TensorDataset"))
+    builder.matrix(UPDATE_RATIO, {"fc.weight": ratio}).parameters({"fc.weight": (10, 64)})
+    for step in (99, 199, 299, 399, 499):
+        predicted = [60] * 10
+        hits = [correct // 10] * 10
+        builder.fact(PredictionsFact("validation", 10, 600, [60] * 10, hits, predicted), step)
+        builder.fact(SamplesFact("validation", "classes", 600, 2.3, 10, correct), step)
+    return builder
+
+
+def test_learned_by_heart_with_validation_at_chance() -> None:
+    (found,) = findings(course(MEMORISED, 60).build(), NAME)
+    assert found.severity is Severity.ERROR
+
+
+def test_never_better_than_a_guess_though_it_moves() -> None:
+    (found,) = findings(course(np.full(500, 2.3), 60).build(), NAME)
+    assert found.severity is Severity.WARNING
+
+
+def test_a_model_that_stands_still_proves_nothing() -> None:
+    assert findings(course(np.full(500, 2.3), 60, ratio=1e-7).build(), NAME) == []
+
+
+def test_validation_above_chance_is_silent() -> None:
+    assert findings(course(MEMORISED, 150).build(), NAME) == []
+
+
+def test_a_first_walk_that_learns_speaks_against_it() -> None:
+    learned = np.concatenate([np.linspace(2.3, 1.0, 50), np.linspace(1.0, 0.05, 450)])
+    assert findings(course(learned, 60).build(), NAME) == []
+
+
+def test_numbers_without_any_relation() -> None:
+    builder = RunBuilder(500).scalar(LOSS_TRAIN, np.concatenate([np.full(50, 1.02), np.linspace(1, 0.05, 450)]))
+    builder.fact(LossCallFact("mse_loss", "train", [32, 1], "float32", [32, 1], "float32"))
+    from torchdoctor.signals import TARGET_MEAN, TARGET_STD
+
+    builder.scalar(TARGET_MEAN, 0.0, "train").scalar(TARGET_STD, 1.0, "train")
+    for step in (99, 199, 299, 399):
+        metrics = {"r2": -0.1, "variance": 1.0, "prediction_variance": 0.1}
+        builder.fact(SamplesFact("validation", "regression", 300, 1.1, metrics=metrics), step)
+    (found,) = findings(builder.build(), NAME)
+    assert found.severity is Severity.ERROR

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from building import RunBuilder, detect, findings
+from torchdoctor.facts import LoaderFact, MembershipFact, SplitFact
+from torchdoctor.findings import RuledOut, Severity
+from torchdoctor.signals import BATCH_PART, BATCH_REPEATED, BATCH_SIZE, TIME_DATA
+
+NAME = "repeated-batch"
+LOOKS = [0, 1, 2, 3, 5, 8, 12, 16, 20, 30, 45, 60]
+
+
+def record(repeated: float | list[float], seen: int, *, fetched: bool = True, part: float = 1.0) -> RunBuilder:
+    return (
+        RunBuilder(100)
+        .scalar(BATCH_REPEATED, repeated, "train", LOOKS[1:])
+        .scalar(BATCH_PART, part, "train", LOOKS)
+        .scalar(BATCH_SIZE, 32.0, "train", LOOKS)
+        .scalar(TIME_DATA, 1e-4 if fetched else np.where(np.arange(100) == 0, 1e-4, 0.0))
+        .fact(MembershipFact("train", "", list(range(seen)), 1.0, 32 * len(LOOKS), len(LOOKS), 0, 496))
+    )
+
+
+def loader(samples: int | None, workers: int = 0) -> LoaderFact:
+    return LoaderFact("loader", "train", None, samples, 32, workers, False, "Dataset")
+
+
+def test_a_loader_that_is_restarted_in_every_step() -> None:
+    (found,) = findings(record(1.0, 32).fact(loader(1000)).build(), NAME)
+    assert found.severity is Severity.ERROR and "1,000 samples" in found.evidence[0].text
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        record(1.0, 32, fetched=False).fact(loader(1000)),
+        record(1.0, 32).fact(loader(32)),
+        record(1.0, 32),
+        record(1.0, 32, part=0.7),
+    ],
+    ids=["one batch kept on purpose", "the loader holds no more", "whole data without a loader", "a training split"],
+)
+def test_meant_repetition(run: RunBuilder) -> None:
+    assert findings(run.build(), NAME) == []
+
+
+def test_the_same_slice_in_every_step() -> None:
+    (found,) = findings(record(1.0, 32, part=0.05).build(), NAME)
+    assert found.severity is Severity.WARNING and "holds 640" in found.evidence[0].text
+
+
+def test_workers_that_all_yield_everything() -> None:
+    stream = SplitFact("loader", "Stream/0", 0, [], 1, workers=2, iterable=True, sharded=False)
+    run = record([1.0, 0.0, 1.0] + [0.0] * 8, 300).fact(loader(None, workers=2)).fact(stream)
+    (found,) = findings(run.build(), NAME)
+    assert "2 workers" in found.evidence[1].text and "get_worker_info" in (found.fix.code or "")
+
+
+def test_workers_that_share_a_generator() -> None:
+    split = SplitFact("loader", "Data/0", 1000, list(range(1000)), 1, workers=4, generators=["dataset.rng"])
+    (found,) = findings(record(0.02, 300).fact(loader(1000, workers=4)).fact(split).build(), NAME)
+    assert "info.dataset.rng" in (found.fix.code or "")
+
+
+def test_different_batches_rule_it_out() -> None:
+    assert [type(s) for s in detect(record(0.02, 300).fact(loader(1000)).build(), NAME)] == [RuledOut]
