@@ -7,7 +7,10 @@ do before and after runs in guarded sites. While torch.compile traces, a wrapper
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -35,6 +38,10 @@ class Gate:
         """calls so far, open or shut; without those that it let through because no graph was built"""
 
 
+SKIPPED_BY_WARNINGS = f"{__file__} (importlib._bootstrap)"
+"""A warning that torch addresses to its caller skips frames whose file has these two words in its name: so it names the
+user's line instead of ours."""
+
 SKIPPED = object()
 """What a `before` returns if its `after` has nothing to do."""
 
@@ -43,7 +50,8 @@ class Patches:
     """The set of wrappers in place; `remove` puts every original back."""
 
     def __init__(self) -> None:
-        self._placed: list[tuple[Any, str, Any, Any]] = []
+        self._placed: list[_Replaced | _Redirected] = []
+        self._hooked: set[tuple[Any, ...]] = set()
         self.active = True
 
     def wrap(
@@ -56,19 +64,25 @@ class Patches:
         failed: Failed | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """Replace `owner.name` by a wrapper. Names that this torch does not have are passed over."""
+        """Put a wrapper in the place of `owner.name`. Names that this torch does not have are passed over."""
         inherited = getattr(owner, name, None)
         if inherited is None:
             return
         for part in (before, after, failed):
             if part is not None and not is_guarded(part):
                 raise AssertionError(f"the hook on {name} is not guarded")
-        wrapper = self._make(inherited, before, after, failed)
+        redirected = isinstance(owner, ModuleType) and can_be_redirected(inherited)
+        if redirected and (inherited, before, after) in self._hooked:
+            return  # known by two names
+        self._hooked.add((inherited, before, after))
+        original = copy_function(inherited) if redirected else inherited
+        wrapper = self._make(original, before, after, failed)
         if gate is not None:
-            wrapper = _gated(inherited, wrapper, gate)
-            wrapper.__torchdoctor_original__ = inherited  # type: ignore[attr-defined]
-        self._placed.append((owner, name, wrapper, vars(owner).get(name, _ABSENT)))
-        setattr(owner, name, wrapper)
+            wrapper = _gated(original, wrapper, gate)
+            wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
+        self._placed.append(
+            _Redirected(inherited, wrapper, len(self._placed)) if redirected else _Replaced(owner, name, wrapper)
+        )
 
     def _make(
         self, original: Callable[..., Any], before: Before | None, after: After | None, failed: Failed | None
@@ -92,27 +106,29 @@ class Patches:
                 after(token, args, kwargs, result)
             return result
 
+        wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
         wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
         return wrapper
 
     def remove(self) -> None:
         """Put the originals back, last first; what somebody else has wrapped since is left and goes inert."""
         self.active = False
-        for owner, name, wrapper, previous in reversed(self._placed):
-            if vars(owner).get(name) is not wrapper:
-                continue
-            if previous is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, previous)
+        for placed in reversed(self._placed):
+            placed.lift()
         self._placed.clear()
 
-    def suspended(self) -> _Suspension:
-        """A context in which the originals stand in their places (torch.jit.script reads source)."""
-        return _Suspension(self)
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The originals stand in their places (torch.jit.script reads source)."""
+        lifted = [placed for placed in reversed(self._placed) if placed.lift()]
+        try:
+            yield
+        finally:
+            for placed in reversed(lifted):
+                placed.place()
 
     def names(self) -> list[str]:
-        return [f"{getattr(owner, '__name__', owner)}.{name}" for owner, name, _, _ in self._placed]
+        return [placed.name for placed in self._placed]
 
 
 def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
@@ -123,27 +139,84 @@ def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate
         gate.passed += 1
         return watched(*args, **kwargs) if gate.open else original(*args, **kwargs)
 
+    wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
     return wrapper
 
 
-class _Suspension:
-    def __init__(self, patches: Patches) -> None:
-        self._patches = patches
-        self._lifted: list[tuple[Any, str, Any, Any]] = []
+class _Replaced:
+    """An attribute of a class or module that holds our wrapper."""
 
-    def __enter__(self) -> None:
-        for owner, name, wrapper, previous in reversed(self._patches._placed):
-            if vars(owner).get(name) is wrapper:
-                self._lifted.append((owner, name, wrapper, previous))
-                if previous is _ABSENT:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, previous)
+    def __init__(self, owner: Any, name: str, wrapper: Any) -> None:
+        self._owner, self._attribute, self._wrapper = owner, name, wrapper
+        self._previous = vars(owner).get(name, _ABSENT)
+        self.place()
 
-    def __exit__(self, *_: object) -> None:
-        for owner, name, wrapper, _previous in reversed(self._lifted):
-            setattr(owner, name, wrapper)
-        self._lifted.clear()
+    @property
+    def name(self) -> str:
+        return f"{getattr(self._owner, '__name__', self._owner)}.{self._attribute}"
+
+    def place(self) -> None:
+        setattr(self._owner, self._attribute, self._wrapper)
+
+    def lift(self) -> bool:
+        if vars(self._owner).get(self._attribute) is not self._wrapper:
+            return False
+        if self._previous is _ABSENT:
+            delattr(self._owner, self._attribute)
+        else:
+            setattr(self._owner, self._attribute, self._previous)
+        return True
+
+
+class _Redirected:
+    """A function that stays the object it is, with code that calls our wrapper: whoever holds it, under whatever name,
+    calls us, and pickle finds it where it says it is."""
+
+    def __init__(self, function: FunctionType, wrapper: Callable[..., Any], number: int) -> None:
+        self._function, self._wrapper = function, wrapper
+        self._global = f"__torchdoctor_{function.__name__}_{number}__"
+        self._code = function.__code__
+        self._redirection = _call_target.__code__.replace(
+            co_names=(self._global,), co_name=function.__name__, co_filename=SKIPPED_BY_WARNINGS
+        )
+        self._signature = inspect.signature(function)
+        self.place()
+
+    @property
+    def name(self) -> str:
+        return f"{self._function.__module__}.{self._function.__name__}"
+
+    def place(self) -> None:
+        self._function.__globals__[self._global] = self._wrapper
+        self._function.__signature__ = self._signature  # type: ignore[attr-defined]
+        self._function.__torchdoctor_original__ = self._wrapper.__torchdoctor_original__  # type: ignore[attr-defined]
+        self._function.__code__ = self._redirection
+
+    def lift(self) -> bool:
+        if self._function.__code__ is not self._redirection:
+            return False
+        self._function.__code__ = self._code
+        for name in ("__signature__", "__torchdoctor_original__"):
+            vars(self._function).pop(name, None)
+        # a call that has begun in another thread still looks the name up
+        self._function.__globals__[self._global] = self._wrapper.__torchdoctor_original__  # type: ignore[attr-defined]
+        return True
+
+
+def can_be_redirected(function: Any) -> bool:
+    return isinstance(function, FunctionType) and not function.__code__.co_freevars
+
+
+def copy_function(function: FunctionType) -> FunctionType:
+    """The same function as another object, which keeps its code."""
+    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__, copy.__module__, copy.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    return copy
+
+
+def _call_target(*args: Any, **kwargs: Any) -> Any:
+    return _target(*args, **kwargs)  # type: ignore[name-defined] # noqa: F821 - the name is put in by _Redirected
 
 
 class _Absent:
