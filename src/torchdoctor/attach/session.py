@@ -291,7 +291,10 @@ class Session:
         self.resuming.before_step(key, optimizer)
         self.frozen_state.before_step()
 
-    def epoch_ended(self) -> None:
+    def epoch_ended(self, walked: bool = False) -> None:
+        """A loader was walked through, or a model's mode changes."""
+        if walked and self.custody.waiting:
+            self.custody.validated()
         self.custody.boundary(self.loop.updates)
         self.frozen_state.boundary()
 
