@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-WORDS = "the a small big red green cat dog bird sees likes follows runs sleeps and then".split()
+VOCABULARY = 16  # two articles, four adjectives, three nouns, five verbs, two joints
 BLOCK = 24
 
 
@@ -57,7 +57,7 @@ def sentences(count):
 if __name__ == "__main__":
     torch.manual_seed(int(os.environ.get("SEED", "0")))
     text = sentences(800)
-    model = GPT(len(WORDS))
+    model = GPT(VOCABULARY)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for step in range(200):
         start = torch.randint(len(text) - BLOCK - 1, (24,))
