@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +24,7 @@ from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.rules import catalogue
 from torchdoctor.run import Run
+from torchdoctor.settings import discover
 
 log = logging.getLogger("torchdoctor")
 
@@ -70,7 +73,8 @@ def watch(
         log.info("torchdoctor: already watching; watch() joins the session that runs, with that one's options")
         if running.live is not None:
             running.live.stop_on |= frozenset(stop_on)
-    session = running or sessions.start(options, engine.examine)
+    settings = replace(discover(Path.cwd()), folders=(str(Path.cwd()),))
+    session = running or sessions.start(options, partial(engine.examine, settings=settings))
     for target in targets:
         if isinstance(target, nn.Module):
             session.registry.add_model(target)
