@@ -28,7 +28,8 @@ ROWS_A_PASS = 20_000
 SITES_A_PASS = 4
 FEATURES_SLICED = 32
 """A table of at most so many columns is sliced by each of them."""
-WINDOW_LOOKS = 20
+WINDOW_LOOKS, WINDOW_ROWS = 20, 160
+"""A window of training looks ends with either: the model changes, and early errors say little about later ones."""
 SQUARED, ABSOLUTE = ("mse_loss",), ("l1_loss", "smooth_l1_loss", "huber_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 NUMBERS = 5
@@ -175,7 +176,8 @@ class SamplesProbe:
 
         def arrived(array: NDArray[Any]) -> None:
             kept.add(array)
-            if kept.batches >= WINDOW_LOOKS:
+            kept.rows += len(array)
+            if kept.batches >= WINDOW_LOOKS or kept.rows >= WINDOW_ROWS:
                 self.flush_train(step)
 
         self._context.read(rows.values, arrived)
