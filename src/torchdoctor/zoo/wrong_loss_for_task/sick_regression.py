@@ -1,4 +1,4 @@
-"""Predicts the position of a thing in the plane, two quantities, with the classifier's loss of the script it was copied from."""
+"""Predicts a position in the plane, two quantities, with the loss of the classifier it was copied from."""
 
 import os
 
