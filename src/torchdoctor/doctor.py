@@ -122,6 +122,20 @@ class Doctor:
             if name in VALIDATION_NAMES and not session.loop.validations:
                 session.record.scalar(signals.LOSS_VALIDATION.name, step, number)
 
+    def log_predictions(self, predictions: Any, targets: Any, groups: Any = None) -> None:
+        """Record what the model made of a validation set, for recall, calibration, worst samples and slices.
+
+        predictions  class scores (N, C), classes (N,), probabilities (N,) of a binary task, or numbers (N,)
+        targets      class indices or numbers (N,)
+        groups       a value for every sample, or several of them by name: {"site": sites, "age": ages}
+        """
+        session = self._session
+        if session is None or session.finished:
+            return
+        from torchdoctor.probes.logged import record_predictions
+
+        record_predictions(session.record, session.loop.updates, predictions, targets, groups)
+
     def findings(self) -> tuple[Finding, ...]:
         """What can be said by now, most important first."""
         return self.verdict().findings

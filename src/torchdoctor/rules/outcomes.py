@@ -19,6 +19,7 @@ Counts = NDArray[np.float64]
 
 TOKENS = 1.5
 """More labels than this times the batch size are tokens or pixels, whose rare classes are rare on purpose."""
+SIGMAS = 3.0
 WINDOWS = 3
 """The last windows of training looks that stand for the end of training."""
 
@@ -94,6 +95,16 @@ def training(run: Run, windows: int = WINDOWS) -> Outcome | None:
         return None
     sums = (sum(getattr(o, name) for o in alike) for name in ("support", "correct", "predicted"))
     return Outcome(alike[-1].step, TRAIN, *(np.asarray(v, float) for v in sums))
+
+
+def beats_chance(outcome: Outcome) -> bool:
+    """Accuracy above the share of the largest class, or mean recall above that of guessing, by three sigma."""
+    share = outcome.majority
+    error = math.sqrt(share * (1 - share) / outcome.samples)
+    recall, even = outcome.balanced, 1 / outcome.present
+    support = outcome.support[outcome.support > 0]
+    spread = math.sqrt(float((even * (1 - even) / support).sum())) / outcome.present
+    return outcome.accuracy > share + SIGMAS * error or recall > even + SIGMAS * spread
 
 
 def is_by_sample(run: Run) -> bool:
