@@ -156,6 +156,8 @@ def _factor(run: Run) -> float | None:
     if not baseline.never_negative(run) or not len(common):
         return None
     calls = baseline.loss_calls(run)
+    if any(c.reduction == "none" for c in calls):
+        return None  # each sample's loss may be weighed by a reward of either sign
     if any(c.function == "nll_loss" and (c.input_high or 0) > 0 for c in calls):
         return None
     if any(c.target_low is not None and c.function in baseline.BINARY and c.target_low < 0 for c in calls):
