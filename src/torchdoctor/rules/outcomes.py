@@ -141,8 +141,8 @@ def looks(run: Run, phase: str, task: str | None = None) -> list[tuple[int, Samp
     logged = [(s, f) for s, f in found if f.logged]
     if logged:
         return logged
-    first = found[0][1].site if found else ""
-    return [(s, f) for s, f in found if f.site == first]
+    first = next((f for _, f in found if f.task == "classes"), found[0][1]) if found else None
+    return [(s, f) for s, f in found if first is not None and (f.site, f.task) == (first.site, first.task)]
 
 
 def few(values: list[Any], limit: int = 6) -> str:

@@ -18,8 +18,8 @@ which a binomial test must put above 4 % at an error rate of 1e-3. One more sign
 the given label of an error scored anywhere, in the lower half at least 60 % as often as random labels would, where
 in a hard task the true class scores second. Or: validation, whose labels are right, is right at least ten points more
 often than training in the same stretch (four standard errors), without dropout and with training samples that come
-again unchanged, so that neither explains it. With two or three classes and no such gap, the most confident third must err
-70 % as often as all. The error rate of the most confident third estimates the share of wrong labels.
+again unchanged, so that neither explains it. With two or three classes and no such gap, the most confident third must
+err 70 % as often as all. The error rate of the most confident third estimates the share of wrong labels.
 
 ## How to fix it
 Train a few epochs, or in folds, and look at the training samples of the largest loss: repair or drop them. If that
