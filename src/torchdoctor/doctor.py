@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,6 +24,7 @@ from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.rules import catalogue
 from torchdoctor.run import Run
+from torchdoctor.settings import discover
 
 log = logging.getLogger("torchdoctor")
 
@@ -70,7 +73,8 @@ def watch(
         log.info("torchdoctor: already watching; watch() joins the session that runs, with that one's options")
         if running.live is not None:
             running.live.stop_on |= frozenset(stop_on)
-    session = running or sessions.start(options, engine.examine)
+    settings = replace(discover(Path.cwd()), folders=(str(Path.cwd()),))
+    session = running or sessions.start(options, partial(engine.examine, settings=settings))
     for target in targets:
         if isinstance(target, nn.Module):
             session.registry.add_model(target)
@@ -117,6 +121,20 @@ class Doctor:
             session.record.scalar(signals.USER.name, step, number, name)
             if name in VALIDATION_NAMES and not session.loop.validations:
                 session.record.scalar(signals.LOSS_VALIDATION.name, step, number)
+
+    def log_predictions(self, predictions: Any, targets: Any, groups: Any = None) -> None:
+        """Record what the model made of a validation set, for recall, calibration, worst samples and slices.
+
+        predictions  class scores (N, C), classes (N,), probabilities (N,) of a binary task, or numbers (N,)
+        targets      class indices or numbers (N,)
+        groups       a value for every sample, or several of them by name: {"site": sites, "age": ages}
+        """
+        session = self._session
+        if session is None or session.finished:
+            return
+        from torchdoctor.probes.logged import record_predictions
+
+        record_predictions(session.record, session.loop.updates, predictions, targets, groups)
 
     def findings(self) -> tuple[Finding, ...]:
         """What can be said by now, most important first."""

@@ -8,20 +8,25 @@ from dataclasses import replace
 from typing import Any
 
 from torchdoctor.facts import HealthFact
-from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Verdict
+from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Silenced, Verdict
+from torchdoctor.permits import find_permit
 from torchdoctor.rules import LoadedRule, catalogue
 from torchdoctor.rules.rule import FAMILIES
+from torchdoctor.rules.thresholds import adjust
 from torchdoctor.run import Run
+from torchdoctor.settings import Settings
 
 log = logging.getLogger("torchdoctor")
 
 
-def examine(run: Run, rules: Sequence[LoadedRule] | None = None) -> Verdict:
-    """Ask every rule about the run and rank what they say.
+def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Settings | None = None) -> Verdict:
+    """Ask every rule about the run and rank what they say; `settings` chooses, grades and silences.
 
     A rule that raises is our bug, not the user's: it is logged, and listed as not examined with what it raised.
     """
     rules = catalogue() if rules is None else rules
+    settings = settings or Settings()
+    rules = [adjust(r, settings.thresholds.get(r.rule.name, {})) for r in rules if settings.wants(r.rule.name)]
     findings: list[Finding] = []
     ruled_out: list[RuledOut] = []
     not_examined: list[NotExamined] = []
@@ -42,6 +47,7 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None) -> Verdict:
         examined.append(loaded.rule.name)
         findings.extend(f for f in said if isinstance(f, Finding))
         ruled_out.extend(r for r in said if isinstance(r, RuledOut))
+    findings, silenced = silence([grade(f, settings) for f in findings], settings)
     standing = {f.name for f in findings}
     return Verdict(
         run=describe(run),
@@ -49,8 +55,22 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None) -> Verdict:
         ruled_out=tuple(r for r in ruled_out if r.name not in standing),
         not_examined=tuple(not_examined),
         examined=tuple(examined),
+        silenced=silenced,
         families={r.rule.name: r.rule.family for r in rules},
     )
+
+
+def grade(finding: Finding, settings: Settings) -> Finding:
+    """As grave as the project says, where it says so."""
+    wanted = settings.severity.get(finding.name)
+    return replace(finding, severity=Severity(wanted)) if wanted else finding
+
+
+def silence(findings: list[Finding], settings: Settings) -> tuple[list[Finding], tuple[Silenced, ...]]:
+    """Those that stand, and those that a comment on their line allows."""
+    permits = [(f, find_permit(f, settings.folders)) for f in findings]
+    silenced = [Silenced(f.name, f.code, f.title, p.file or "", p.line or 0) for f, p in permits if p is not None]
+    return [f for f, p in permits if p is None], tuple(silenced)
 
 
 def describe(run: Run) -> dict[str, Any]:

@@ -667,6 +667,20 @@ class MembershipFact(Fact):
 
 
 @dataclass(frozen=True)
+class FeaturesFact(Fact):
+    """Mean and standard deviation of each feature over the first validations, all their watched batches together."""
+
+    kind: ClassVar[str] = "features"
+    phase: str
+    group: str
+    samples: int
+    shape: list[int]
+    """of a batch; integer inputs (token ids) count as one feature"""
+    mean: list[float]
+    std: list[float]
+
+
+@dataclass(frozen=True)
 class ValidationBatchFact(Fact):
     """The first samples of one of the first batches of a validation: fingerprints of inputs and targets, in order."""
 
@@ -726,6 +740,37 @@ class SpikeFact(Fact):
     """median absolute target of the batch"""
     target_samples: list[int] = field(default_factory=list)
     target_integral: bool | None = None
+
+
+@dataclass(frozen=True)
+class OperationFact(Fact):
+    """An operation that can give NaN or Inf from finite numbers, or whose gradient can, as the graph had it.
+
+    Written when it is first seen, when it first goes over its edge, and when the loss broke on it.
+    """
+
+    kind: ClassVar[str] = "operation"
+    trouble: str
+    """log, division, sqrt, exp or half"""
+    operator: str
+    """the forward operator, such as Log"""
+    over: bool
+    """a value lies where the operation or its gradient is not finite"""
+    born: bool
+    """the loss of that step is not finite, and this is the first operation, in the order of the forward pass, whose
+    result is not finite while what went into it was"""
+    count: int = 0
+    """such values"""
+    total: int = 0
+    low: float | None = None
+    """smallest value that went in (for exp and half: the largest that came out)"""
+    dtype: str | None = None
+    samples: list[int] = field(default_factory=list)
+    """indices in the batch, at most 16"""
+    module: str | None = None
+    """the layer that feeds it"""
+    file: str | None = None
+    line: int | None = None
 
 
 def _subclasses(cls: type[Fact]) -> list[type[Fact]]:

@@ -132,6 +132,17 @@ class NotExamined:
 
 
 @dataclass(frozen=True)
+class Silenced:
+    """A finding that a comment in the source allows, and where that comment stands."""
+
+    name: str
+    code: str
+    title: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """All that was concluded from one run, most important first."""
 
@@ -141,6 +152,7 @@ class Verdict:
     not_examined: tuple[NotExamined, ...] = ()
     examined: tuple[str, ...] = ()
     checks: tuple[Mapping[str, Any], ...] = field(default=())
+    silenced: tuple[Silenced, ...] = ()
     families: Mapping[str, str] = field(default_factory=dict)
     """The family of every rule that was asked or could not be, by its name; in the order of search."""
 
@@ -154,7 +166,8 @@ class Verdict:
         return self.worst in (None, Severity.INFO)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        """As in the JSON contract; `silenced` comes along where a comment silenced anything."""
+        data: dict[str, Any] = {
             "schema": SCHEMA,
             "run": dict(self.run),
             "findings": [f.to_dict() for f in self.findings],
@@ -162,3 +175,6 @@ class Verdict:
             "checks": [dict(c) for c in self.checks],
             "not_examined": [{"name": n.name, "needs": list(n.needs)} for n in self.not_examined],
         }
+        if self.silenced:
+            data["silenced"] = [asdict(s) for s in self.silenced]
+        return data

@@ -158,6 +158,7 @@ BATCH_SPREAD = _step(
 )
 
 USER = _step("user", "as logged", _GOVERNED, "what doctor.log(...) was given; key: the name")
+PRINTED = _step("printed", "as printed", _PHASE, "metrics that the script printed or logged as text; key: the name")
 
 
 def _parameter(role: str, name: str, unit: str, cadence: Cadence, about: str) -> Signal:

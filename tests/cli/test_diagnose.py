@@ -83,3 +83,46 @@ def test_where_there_is_no_run_it_says_what_to_do(tmp_path: Path) -> None:
 def test_a_run_that_was_killed_is_told_as_such(tmp_path: Path) -> None:
     run = record(tmp_path / "a", status="crashed")
     assert "The script crashed" in torchdoctor_command("diagnose", str(run)).stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "begin"), [("json", '{\n  "schema": 1'), ("markdown", "## torchdoctor"), ("github", "::error ")]
+)
+def test_other_formats_on_the_standard_output(form: str, begin: str, sick: Path) -> None:
+    done = torchdoctor_command("diagnose", str(sick), "--format", form)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(begin)
+
+
+def test_a_format_in_a_file_beside_the_letter(sick: Path, tmp_path: Path) -> None:
+    done = torchdoctor_command("diagnose", str(sick), "--format", "sarif", "-o", "out.sarif", cwd=tmp_path)
+    assert "ERROR  missing-zero-grad" in done.stdout
+    assert json.loads((tmp_path / "out.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_settings_from_the_project_and_the_command_line(sick: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.torchdoctor]\nignore = ['missing-zero-grad']\nfail-on = 'error'\n")
+    silent = torchdoctor_command("diagnose", str(sick), cwd=tmp_path)
+    assert (silent.returncode, "NO FAULT FOUND" in silent.stdout) == (0, True)
+    loud = torchdoctor_command("diagnose", str(sick), "--ignore", "overfitting", "-q", cwd=tmp_path)
+    assert loud.returncode == 3
+    mild = torchdoctor_command(
+        "diagnose", str(sick), "--ignore", "overfitting", "--severity", "T004=info", "-q", cwd=tmp_path
+    )
+    assert mild.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--select", "nothing-such"),
+        ("--threshold", "dead-relu.lest=0.7"),
+        ("--severity", "dead-relu=fatal"),
+        ("--config", "missing.toml"),
+        ("--format", "yaml"),
+    ],
+)
+def test_wrong_settings_are_usage_errors(wrong: tuple[str, str], sick: Path, tmp_path: Path) -> None:
+    done = torchdoctor_command("diagnose", str(sick), *wrong, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

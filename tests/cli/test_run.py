@@ -127,19 +127,20 @@ def test_stop_on_ends_the_run_without_a_traceback(more: tuple[str, ...], status:
     "spelling", ["D007", "d007", FAULT.upper(), FAULT.replace("-", "_"), f"data-not-shuffled,{FAULT}"]
 )
 def test_a_diagnosis_may_be_named_by_its_code(spelling: str, stage: Stage) -> None:
-    from torchdoctor.cli.wishes import list_diagnoses
+    from torchdoctor.settings import known_rules
 
-    known = list_diagnoses()
+    known = {name: rule.code for name, rule in known_rules().items()}
     spelling = spelling.replace("D007", known[FAULT]).replace("d007", known[FAULT].lower())
     spelling = spelling.replace("data-not-shuffled", next(iter(known)))
     assert stage.run("--stop-on", spelling, "faulty.py").stdout == ""
 
 
 def test_names_read_from_source_are_the_catalogue() -> None:
-    from torchdoctor.cli.wishes import list_diagnoses
     from torchdoctor.rules import catalogue
+    from torchdoctor.settings import known_rules
 
-    assert list_diagnoses() == {r.rule.name: r.rule.code for r in catalogue()}
+    read = {name: (rule.code, rule.family) for name, rule in known_rules().items()}
+    assert read == {r.rule.name: (r.rule.code, r.rule.family) for r in catalogue()}
 
 
 @pytest.mark.parametrize(
@@ -455,3 +456,40 @@ def test_a_syntax_error_is_pythons_own_to_show(stage: Stage) -> None:
     done = stage.run("bad.py")
     assert done.returncode == 1
     assert "SyntaxError" in done.stderr and "Traceback" not in done.stderr
+
+
+# -- settings and formats ---------------------------------------------------------------------------------------------
+
+
+def test_another_format_takes_the_letters_place(stage: Stage) -> None:
+    done = stage.run("--format", "github", "faulty.py")
+    assert done.stdout == "done\n"
+    assert done.stderr.startswith(f"::warning title=It is {FAULT} ({FAULT})::")
+
+
+def test_a_format_in_a_file_leaves_the_letter(stage: Stage) -> None:
+    done = stage.run("--format", "markdown", "--output", "verdict.md", "faulty.py")
+    assert f"WARNING  {FAULT}" in done.stderr
+    assert (stage.folder / "verdict.md").read_text().startswith("## torchdoctor")
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "said"),
+    [
+        ("[tool.torchdoctor]\nselct = []\n", (), "did you mean select"),
+        ("", ("--select", "nothing-such"), "no diagnosis 'nothing-such'"),
+        ("", ("--threshold", "dead-relu.lest=1"), "it has: least"),
+        ("", ("--output", "-"), "--output needs a file"),
+    ],
+)
+def test_wrong_settings_end_it_before_the_script(file: str, words: tuple[str, ...], said: str, stage: Stage) -> None:
+    stage.write("pyproject.toml", file)
+    done = stage.run(*words, "healthy.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in sentence(done)
+
+
+def test_the_project_may_say_what_fails(stage: Stage) -> None:
+    stage.write("pyproject.toml", "[tool.torchdoctor]\nfail-on = 'warning'\n")
+    assert stage.run("faulty.py").returncode == 3
+    assert stage.run("--fail-on", "error", "faulty.py").returncode == 0

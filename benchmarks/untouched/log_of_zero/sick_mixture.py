@@ -10,7 +10,7 @@ torch.manual_seed(int(os.environ.get("SEED", "0")))
 
 x = torch.rand(1500, 1) * 2 - 1
 branch = torch.sign(torch.randn(1500, 1))
-y = branch * (0.4 + 0.6 * x.abs()) + 0.01 * torch.randn(1500, 1)
+y = branch * (0.4 + 0.6 * x.abs()) + 0.02 * torch.distributions.StudentT(2.0).sample((1500, 1))
 
 
 class MDN(nn.Module):

@@ -10,7 +10,7 @@ SEED = int(os.environ.get("SEED", "0"))
 torch.manual_seed(SEED)
 GAP = {"mild": 4.0, "medium": 6.0, "severe": 12.0}[os.environ.get("GRADE", "medium")]
 
-X, y = make_blobs(1200, centers=[[-GAP / 2] * 4, [GAP / 2] * 4], cluster_std=1.0, random_state=SEED)
+X, y = make_blobs(1200, centers=[[-GAP / 2] * 8, [GAP / 2] * 8], cluster_std=1.0, random_state=SEED)
 X = torch.tensor(X).float()
 X = (X - X.mean(0)) / X.std(0)
 y = torch.tensor(y).float()
@@ -19,8 +19,8 @@ y = torch.tensor(y).float()
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.a = nn.Linear(4, 32)
-        self.b = nn.Linear(32, 1)
+        self.a = nn.Linear(8, 64)
+        self.b = nn.Linear(64, 1)
 
     def forward(self, x):
         return torch.sigmoid(self.b(torch.relu(self.a(x)))).squeeze(1)
@@ -31,8 +31,8 @@ def cross_entropy(p, t):
 
 
 model = Net()
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-for epoch in range(40):
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
+for epoch in range(60):
     for idx in torch.randperm(len(X)).split(60):
         loss = cross_entropy(model(X[idx]), y[idx])
         optimizer.zero_grad()

@@ -74,9 +74,10 @@ class Attachment:
 
     def _examine(self, run: Run) -> Verdict:
         from torchdoctor.engine import examine
+        from torchdoctor.settings import Settings
 
         self.run = run
-        return examine(run)
+        return examine(run, settings=Settings.from_dict(self.options.settings))
 
     def finish(self, how: str, exception: dict[str, Any] | None = None) -> Verdict | None:
         """Close the record; the verdict if this process trained and had not finished before."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
+import logging
 import os
 import weakref
 from typing import Any
@@ -21,6 +23,7 @@ from torchdoctor.attach.guard import is_guarded
 from torchdoctor.attach.handling import HandlingSites
 from torchdoctor.attach.loaders import LoaderSites
 from torchdoctor.attach.patches import Patches
+from torchdoctor.attach.printing import PrintSites
 from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
 from torchdoctor.probes.loss_calls import FUNCTIONS
@@ -94,6 +97,9 @@ class Installation:
                 after, failed = sites.loss_site(name, original), sites.failure_site(name, original)
                 wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
         self.handling.place(wrap)
+        printing = PrintSites(self.session)
+        wrap(builtins, "print", after=printing.printed)
+        wrap(logging.Logger, "handle", after=printing.logged)
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)

@@ -61,7 +61,7 @@ class LoaderSites:
         if isinstance(error, StopIteration) and wanted is not None:
             self.session.batch = []
             self.session.loop.exhausted(wanted[1])
-            self.session.epoch_ended()
+            self.session.epoch_ended(walked=True)
 
 
 def _describe_loader(name: str, loader: Any) -> LoaderFact:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torchdoctor.errors import UsageError
 
@@ -46,6 +47,8 @@ class Options:
     """most memory for copies of weights (updates are measured against a copy)"""
     shared: bool = False
     """other processes may train under this name, too: one without a rank takes a free name (see ranks.take_place)"""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """which rules are asked and how (settings.Settings.to_dict)"""
 
     def __post_init__(self) -> None:
         if self.overhead is not None and not 0 < self.overhead <= 1:

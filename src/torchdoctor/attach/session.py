@@ -55,6 +55,7 @@ from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
 from torchdoctor.probes.membership import MembershipProbe
 from torchdoctor.probes.modes import ModesProbe
 from torchdoctor.probes.nonfinite import NonfiniteProbe
+from torchdoctor.probes.operations import OperationProbe
 from torchdoctor.probes.optimizers import OptimizerProbe
 from torchdoctor.probes.pauses import PauseProbe
 from torchdoctor.probes.precision import PrecisionProbe
@@ -158,6 +159,7 @@ class Session:
         self.token_targets = TokenTargetsProbe(context)
         self.called_loss = CalledLoss(context)
         self.nonfinite = NonfiniteProbe(context)
+        self.operations = OperationProbe(context)
 
     def _budget(self) -> float:
         if self.options.overhead is not None:
@@ -291,9 +293,12 @@ class Session:
         self.resuming.before_step(key, optimizer)
         self.frozen_state.before_step()
 
-    def epoch_ended(self) -> None:
+    def epoch_ended(self, walked: bool = False) -> None:
+        """A loader was walked through, or a model's mode changes."""
+        if walked and self.custody.waiting:
+            self.custody.validated()
         self.custody.boundary(self.loop.updates)
-        self.frozen_state.boundary()
+        self.frozen_state.boundary(self.loop.updates)
 
     def after_update(self, key: str) -> None:
         if LOOK in self.context.looks:
@@ -322,6 +327,7 @@ class Session:
         if not inputs and self.root is not None:
             inputs = saved_inputs(self.root)
         self.nonfinite.examine(step, inputs, self.targets)
+        self.operations.trace(self.root)
 
     # -- the end ----------------------------------------------------------------------------
 

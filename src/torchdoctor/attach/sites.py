@@ -406,6 +406,8 @@ class Sites:
     @guarded("gradients switched back")
     def grad_switched_back(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
         self._no_grad_blocks = max(0, self._no_grad_blocks - 1)
+        if self.session.custody.waiting and self.session.loop.evaluating() is not None:
+            self.session.custody.validated()
         self.reads_gate.open = self._no_grad_blocks > 0
         self.grad_off(False)
 

@@ -120,7 +120,6 @@ class PassWriter:
         )
 
     def validation_ended(self, step: int) -> None:
-        self._session.custody.validated()
         self._session.validation_loss.end(step, self._session.deferred.after)
         self._session.predictions.end_validation(step, self._session.deferred.after)
         self._session.deferred.after(lambda: self._session.membership.flush(step))

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import click
 
+from torchdoctor.cli.choices import with_choices
+from torchdoctor.cli.wishes import read_settings
 from torchdoctor.engine import examine
 from torchdoctor.findings import Severity, Verdict
 from torchdoctor.report import json
+from torchdoctor.report.formats import dump
 from torchdoctor.report.terminal import print_verdict
 from torchdoctor.shelf import resolve
 from torchdoctor.store.reader import open_run
@@ -26,21 +29,41 @@ FAILED_STATUS = 3
     help=f"Exit with status {FAILED_STATUS} if a finding of this severity, or a graver one, stands.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print no letter.")
-def command(path: Path, json_file: str | None, fail_on: str | None, quiet: bool) -> None:
+@with_choices
+def command(
+    path: Path,
+    json_file: str | None,
+    fail_on: str | None,
+    quiet: bool,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    severity: tuple[str, ...],
+    threshold: tuple[str, ...],
+    config: str | None,
+    form: str,
+    output: str | None,
+) -> None:
     """Examine a recorded run and say what is wrong with it.
 
     PATH is a run's folder, or a folder of runs: then the newest is taken. Without PATH it is ./torchdoctor-runs.
     """
+    settings = read_settings(config, select, ignore, severity, threshold, ())
     directory, note = resolve(path)
     run = open_run(directory)
-    verdict = examine(run)
+    verdict = examine(run, settings=settings)
     if note and not quiet:
         click.echo(f"torchdoctor: {note}", err=True)
     if not quiet:
-        print_verdict(verdict, run, directory=directory, file=sys.stderr if json_file == "-" else sys.stdout)
+        paper = sys.stderr if "-" in (json_file, output) else sys.stdout
+        if form == "text" or output is not None:
+            print_verdict(verdict, run, directory=directory, file=paper)
+        else:
+            paper.write(dump(form, verdict, run, directory))
     if json_file:
         json.write(verdict, json_file)
-    sys.exit(status(verdict, fail_on))
+    if output:
+        json.write_text(dump(form, verdict, run, directory), output)
+    sys.exit(status(verdict, fail_on or settings.fail_on))
 
 
 def status(verdict: Verdict, fail_on: str | None) -> int:

@@ -15,9 +15,10 @@ import click
 
 from torchdoctor.attach.options import RUNS_FOLDER, Options
 from torchdoctor.attach.ranks import make_name, speaks
-from torchdoctor.attach.target import read_target
+from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
+from torchdoctor.cli.choices import with_choices
 from torchdoctor.cli.running import Request, perform
-from torchdoctor.cli.wishes import check_folder, check_json, read_names, read_run_name, read_severity
+from torchdoctor.cli.wishes import check_folder, check_output, read_names, read_run_name, read_settings, read_severity
 from torchdoctor.errors import TorchdoctorError
 
 WORDS_KEY = "torchdoctor.words"
@@ -63,6 +64,7 @@ class RunCommand(click.Command):
 @click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 on a GPU, 0.03 on a CPU.")
 @click.option("--modules", metavar="GLOB", multiple=True, help="Measure these modules only; may be repeated.")
 @click.option("--every-step", is_flag=True, help="Take every signal on every step, whatever it costs.")
+@with_choices
 @click.pass_context
 def command(ctx: click.Context, /, **wishes: Any) -> None:
     """Run your training script as it is, and get a verdict.
@@ -94,10 +96,17 @@ def read_request(
     overhead: float | None,
     modules: Sequence[str],
     every_step: bool,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    severity: Sequence[str] = (),
+    threshold: Sequence[str] = (),
+    config: str | None = None,
+    form: str = "text",
+    output: str | None = None,
 ) -> Request:
     """Check everything the user asked for before the script starts; UsageError says what is wrong with it."""
     target = read_target(words, after_dashes=after_dashes)
-    severity = read_severity(fail_on)
+    settings = read_settings(config, select, ignore, severity, threshold, _source_folders(target))
     folder = check_folder(Path(out).absolute())
     options = Options(
         out=str(folder),
@@ -107,11 +116,20 @@ def read_request(
         every_step=every_step,
         live=live,
         stop_on=read_names(stop_on),
+        settings=settings.to_dict(),
     )
     return Request(
         target=target,
         options=options,
-        json=check_json(json_file) if json_file is not None else None,
+        json=check_output(json_file, "--json") if json_file is not None else None,
         quiet=quiet,
-        fail_on=severity,
+        fail_on=read_severity(fail_on if fail_on is not None else settings.fail_on),
+        form=form,
+        output=check_output(output, "--output") if output is not None else None,
     )
+
+
+def _source_folders(target: Target) -> list[Path]:
+    """Where the script itself lies, beside the current folder."""
+    path = Path(target.what).absolute()
+    return [path.parent] if target.kind == FILE else [path] if target.kind == FOLDER else []

@@ -22,6 +22,7 @@ from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
+from torchdoctor.settings import Settings
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
@@ -42,6 +43,8 @@ class Request:
     json: Path | None = None
     quiet: bool = False
     fail_on: Severity | None = None
+    form: str = "text"
+    output: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ class Conclusion:
         places = taken_places(self.request.options, self.since)
         if not places:
             return None
-        records = _examine_all(places)
+        records = _examine_all(places, Settings.from_dict(self.request.options.settings))
         chosen = min(records, key=lambda r: r.verdict.worst.rank if r.verdict.worst else len(Severity))
         self.others = [r.directory for r in records if r is not chosen]
         return chosen
@@ -129,10 +132,8 @@ class Conclusion:
         if self.ending.stopped is not None:
             say(f"{self.ending.stopped} (--stop-on)")
         if not self.request.quiet:
-            from torchdoctor.report.terminal import print_verdict
-
             with contextlib.suppress(OSError):  # a closed pipe: nobody reads
-                print_verdict(record.verdict, record.run, directory=record.directory, file=sys.__stderr__)
+                self._print(record)
         elif not record.verdict.healthy:
             first = record.verdict.findings[0]
             say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
@@ -144,7 +145,25 @@ class Conclusion:
             from torchdoctor.report import json
 
             json.write(record.verdict, self.request.json)
+        if self.request.output is not None:
+            from torchdoctor.report import json
+            from torchdoctor.report.formats import dump
+
+            text = dump(self.request.form, record.verdict, record.run, record.directory)
+            json.write_text(text, self.request.output)
         return self._status_by(record.verdict)
+
+    def _print(self, record: Record) -> None:
+        """The letter; in another format where that was asked for and goes to no file."""
+        if self.request.form == "text" or self.request.output is not None:
+            from torchdoctor.report.terminal import print_verdict
+
+            print_verdict(record.verdict, record.run, directory=record.directory, file=sys.__stderr__)
+            return
+        from torchdoctor.report.formats import dump
+
+        if sys.__stderr__ is not None:
+            sys.__stderr__.write(dump(self.request.form, record.verdict, record.run, record.directory))
 
     def _status_by(self, verdict: Verdict) -> int:
         wanted = self.request.fail_on
@@ -197,7 +216,7 @@ def _children_still_run() -> bool:
     return multiprocessing is not None and any(not child.daemon for child in multiprocessing.active_children())
 
 
-def _examine_all(directories: list[Path]) -> list[Record]:
+def _examine_all(directories: list[Path], settings: Settings) -> list[Record]:
     """What can be read of them; RunError if none can."""
     from torchdoctor.engine import examine
     from torchdoctor.errors import RunError
@@ -207,7 +226,7 @@ def _examine_all(directories: list[Path]) -> list[Record]:
     for directory in directories:
         try:
             run = open_run(directory)
-            records.append(Record(examine(run), run, directory))
+            records.append(Record(examine(run, settings=settings), run, directory))
         except RunError as error:
             problem = error
     if problem is not None and not records:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from torchdoctor.errors import UnknownNameError, UsageError
+from torchdoctor.errors import UsageError
 from torchdoctor.findings import Severity
-
-RULES = Path(__file__).parents[1] / "rules"
+from torchdoctor.settings import Settings, discover, find_name, read
 
 
 def read_severity(text: str | None) -> Severity | None:
@@ -41,47 +39,35 @@ def check_folder(folder: Path) -> Path:
     return folder
 
 
-def check_json(text: str) -> Path:
+def check_output(text: str, option: str) -> Path:
     if text == "-":
-        raise UsageError("--json needs a file, since the standard output belongs to the script")
+        raise UsageError(f"{option} needs a file, since the standard output belongs to the script")
     path = Path(text).absolute()
     if path.is_dir():
         raise UsageError(f"cannot write the verdict to {path}: it is a folder; name a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write the verdict to {path}: there is no folder {path.parent}; make it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"cannot write the verdict to {path}: it is read-only; give another file with --json")
+        raise UsageError(f"cannot write the verdict to {path}: it is read-only; give another file with {option}")
     return path
 
 
 def read_names(given: Sequence[str]) -> tuple[str, ...]:
     """Names of diagnoses, from names or codes; several may be joined by commas."""
     names = [name.strip() for text in given for name in text.split(",") if name.strip()]
-    if not names:
-        return ()
-    codes = list_diagnoses()
-    return tuple(dict.fromkeys(_find(name, codes) for name in names))
+    return tuple(dict.fromkeys(find_name(name, "--stop-on") for name in names))
 
 
-def _find(name: str, codes: dict[str, str]) -> str:
-    wanted = name.lower().replace("_", "-")
-    if wanted in codes:
-        return wanted
-    by_code = next((known for known, code in codes.items() if code.lower() == wanted), None)
-    if by_code is not None:
-        return by_code
-    close = difflib.get_close_matches(wanted, codes, n=3, cutoff=0.5)
-    way_out = f"did you mean {' or '.join(close)}?" if close else "torchdoctor explain lists them all"
-    raise UnknownNameError(f"--stop-on: there is no diagnosis {name!r}; {way_out}")
-
-
-def list_diagnoses() -> dict[str, str]:
-    """Name to code of every rule, read from the source: importing the rules would import numpy before the script."""
-    found: dict[str, str] = {}
-    for file in sorted(RULES.glob("*/*.py")):
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Rule":
-                said = {k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)}
-                if isinstance(said.get("name"), str):
-                    found[said["name"]] = str(said.get("code", ""))
-    return found
+def read_settings(
+    config: str | None,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    severity: Sequence[str],
+    threshold: Sequence[str],
+    folders: Sequence[Path],
+) -> Settings:
+    """What the project's file says, and the command line over it."""
+    here = Path.cwd()
+    settings = read(here / config) if config is not None else discover(here)
+    settings = settings.updated(select=select, ignore=ignore, severity=severity, thresholds=threshold)
+    return replace(settings, folders=tuple(dict.fromkeys(str(f) for f in (here, *folders))))

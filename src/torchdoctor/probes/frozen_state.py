@@ -39,11 +39,14 @@ class FrozenStateProbe:
         self._drift = 0.0
 
     @contained("frozen state: boundary")
-    def boundary(self) -> None:
+    def boundary(self, updates: int) -> None:
+        """An epoch ends, or the model's mode changes."""
         frozen = sum(1 for _, p in self._context.names.parameters() if not p.requires_grad)
         if frozen != self._frozen:
             self._frozen = frozen
             self.waiting = frozen > 0
+        if frozen and updates:
+            self._look_at_norms(updates)
 
     @contained("frozen state: before_step")
     def before_step(self) -> None:

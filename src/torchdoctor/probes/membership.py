@@ -20,7 +20,7 @@ from torch import Tensor
 from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.loop import Loop, Pass
-from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, MembershipFact, ValidationBatchFact
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, FeaturesFact, MembershipFact, ValidationBatchFact
 from torchdoctor.probes.context import Context
 
 SAMPLES = 256
@@ -38,6 +38,7 @@ COMPARED = 12
 SAMPLES_COMPARED = 64
 SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 4096
 BIT_ELEMENTS = 8
+GROUPS = 40
 
 _TOP = np.uint64(1 << 63)
 
@@ -82,6 +83,28 @@ class Members:
         self.walk = set()
 
 
+@dataclass
+class Moments:
+    """Sums of each feature and of its square, weighted by samples."""
+
+    shape: list[int]
+    sums: NDArray[np.float64]
+    samples: int = 0
+    fresh: bool = False
+
+    def add(self, moments_2F: NDArray[Any], samples: int) -> None:
+        self.sums = self.sums + moments_2F.astype(np.float64) * samples
+        self.samples += samples
+        self.fresh = True
+
+    def fact(self, group: str) -> FeaturesFact:
+        self.fresh = False
+        mean, square = self.sums / self.samples
+        std = np.sqrt(np.maximum(square - mean * mean, 0.0))
+        rounded = [[float(v) for v in np.nan_to_num(row, posinf=0.0, neginf=0.0)] for row in (mean, std)]
+        return FeaturesFact(VALIDATION, group, self.samples, self.shape, *rounded)
+
+
 class MembershipProbe:
     """Collects fingerprints of looked-at passes once their phase is known."""
 
@@ -90,6 +113,7 @@ class MembershipProbe:
         self._loop = loop
         self._members: dict[tuple[str, str], Members] = {}
         self._codes: dict[tuple[str, str], str] = {}
+        self._moments: dict[str, Moments] = {}
         self._last: set[int] = set()
         self._object: Callable[[], Tensor | None] = lambda: None
         self._validation = -1
@@ -118,6 +142,8 @@ class MembershipProbe:
             seen.data["part"] = 1.0 if self._object() is tensor else cut_from(tensor)
             self._object = weakref.ref(tensor)
             return
+        if self._loop.validations <= VALIDATIONS_READ:
+            seen.data["moments"] = (list(tensor.shape), measure_moments(tensor.detach()))
         others = [t for t in batch if t.dim() and t.shape[0] == tensor.shape[0] and t.shape != tensor.shape]
         if others and any(t.numel() == tensor.numel() for t in batch):
             self.target(seen, others[-1])
@@ -156,6 +182,10 @@ class MembershipProbe:
         place = seen.data.get("place")
         self._codes.setdefault((VALIDATION, group), place.code[:200] if place else "")
         self._context.read(marks, lambda values: self._validated(values, group))
+        if "moments" in seen.data:
+            shape, moments = seen.data["moments"]
+            whole = group if seen.loader else ""
+            self._context.read(moments, lambda values: self._moments_arrived(values, whole, shape))
         if position < POSITIONS and self._validation <= COMPARED:
             self._compare(seen, marks, group, position)
 
@@ -177,8 +207,16 @@ class MembershipProbe:
             self._context.record.scalar(name, step, value, TRAIN)
 
     def _validated(self, values: NDArray[np.int64], group: str) -> None:
-        if (VALIDATION, group) in self._members or len(self._members) < 40:
+        if (VALIDATION, group) in self._members or len(self._members) < GROUPS:
             self._members.setdefault((VALIDATION, group), Members()).add(values)
+
+    def _moments_arrived(self, moments_2F: NDArray[Any], group: str, shape: list[int]) -> None:
+        known = self._moments.get(group)
+        if known is None and len(self._moments) >= GROUPS:
+            return
+        if known is None or known.sums.shape[1] != moments_2F.shape[1]:
+            known = self._moments[group] = Moments(shape, np.zeros(moments_2F.shape))
+        known.add(moments_2F, shape[0])
 
     def _compare(self, seen: Pass, marks: Tensor, group: str, position: int) -> None:
         targets: Tensor | None = seen.data.get("target_marks")
@@ -209,6 +247,9 @@ class MembershipProbe:
         """Write what is new, of all groups."""
         for phase, group in list(self._members):
             self._flush(phase, group, step)
+        for group, moments in self._moments.items():
+            if moments.fresh:
+                self._context.record.fact(moments.fact(group), step, group)
 
     def _flush(self, phase: str, group: str, step: int) -> None:
         members = self._members[phase, group]
@@ -261,3 +302,14 @@ def measure_bits(tensor: Tensor) -> Tensor | None:
     every = max(1, rows.shape[1] // BIT_ELEMENTS)
     ordered = rows[:, every // 2 :: every][:, :BIT_ELEMENTS].float().sort(0).values
     return ((ordered[1:] != ordered[:-1]).sum(0) + 1).float().log2().sum()
+
+
+def measure_moments(tensor: Tensor) -> Tensor:
+    """(2, F) float64: mean of each feature and of its square; features as in `InputsFact`."""
+    if tensor.is_floating_point() and tensor.dim() >= 2:
+        features = stats.features(tensor, 1 if tensor.dim() in (2, 4, 5) else tensor.dim() - 1)
+        mean, std = features[0].double(), features[1].double()
+    else:
+        summary = stats.batch(tensor)
+        mean, std = summary[0:1].double(), summary[1:2].double()
+    return torch.stack([mean, mean * mean + std * std])

@@ -74,7 +74,14 @@ def _measure(rows: dict[str, Tensor], name: str, node: Any) -> None:
     given = thinned(given.detach())
     rows[f"features into {name}"] = spread_and_rank(given)
     if isinstance(weight, Tensor) and 1 < weight.shape[1] <= OUTPUTS and weight.dtype == given.dtype:
-        rows[f"output of {name}"] = spread_and_rank(given @ weight.detach())
+        rows[f"output of {name}"] = spread_and_rank(_added_bias(node, given @ weight.detach()))
+
+
+def _added_bias(node: Any, product: Tensor) -> Tensor:
+    first = node.next_functions[0][0]
+    is_bias = node.name() == "AddmmBackward0" and first is not None and first.name() == ACCUMULATE
+    bias = first.variable.detach() if is_bias else None
+    return product if bias is None or bias.dtype != product.dtype else product + bias
 
 
 def thinned(given: Tensor) -> Tensor:

@@ -28,7 +28,8 @@ ROWS_A_PASS = 20_000
 SITES_A_PASS = 4
 FEATURES_SLICED = 32
 """A table of at most so many columns is sliced by each of them."""
-WINDOW_LOOKS = 20
+WINDOW_LOOKS, WINDOW_ROWS = 20, 160
+"""A window of training looks ends with either: the model changes, and early errors say little about later ones."""
 SQUARED, ABSOLUTE = ("mse_loss",), ("l1_loss", "smooth_l1_loss", "huber_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 NUMBERS = 5
@@ -162,20 +163,21 @@ class SamplesProbe:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._passes: dict[tuple[str, str], Samples] = {}
-        self._train: dict[str, Samples] = {}
+        self._passes: dict[tuple[str, str, str], Samples] = {}
+        self._train: dict[tuple[str, str], Samples] = {}
         self._first_loader: str | None = None
 
     @contained("samples: train")
     def train(self, site: str, rows: Rows) -> None:
         step = self._context.step
-        kept = self._kept(self._train, site, rows)
+        kept = self._kept(self._train, (site, rows.task), rows)
         if kept is None:
             return
 
         def arrived(array: NDArray[Any]) -> None:
             kept.add(array)
-            if kept.batches >= WINDOW_LOOKS:
+            kept.rows += len(array)
+            if kept.batches >= WINDOW_LOOKS or kept.rows >= WINDOW_ROWS:
                 self.flush_train(step)
 
         self._context.read(rows.values, arrived)
@@ -184,7 +186,7 @@ class SamplesProbe:
     def validation(self, loader: str, site: str, rows: Rows) -> None:
         if self._first_loader is None:
             self._first_loader = loader
-        kept = self._kept(self._passes, (loader, site), rows)
+        kept = self._kept(self._passes, (loader, site, rows.task), rows)
         if kept is None:
             return
         if kept.rows > ROWS_A_PASS:
@@ -207,20 +209,20 @@ class SamplesProbe:
     @contained("samples: flush_train")
     def flush_train(self, step: int) -> None:
         windows, self._train = self._train, {}
-        for site, kept in windows.items():
+        for (site, task), kept in windows.items():
             fact = summarise(kept, TRAIN, site)
             if fact is not None:
-                self._context.record.fact(fact, step, f"{TRAIN}/{site}")
+                self._context.record.fact(fact, step, f"{TRAIN}/{site}/{task}")
 
     @contained("samples: end_validation")
     def end_validation(self, step: int, later: Callable[[Callable[[], None]], None]) -> None:
         passes, self._passes = self._passes, {}
 
         def write() -> None:
-            for (loader, site), kept in passes.items():
+            for (loader, site, task), kept in passes.items():
                 fact = summarise(kept, VALIDATION, site)
                 if fact is not None and loader == self._first_loader:
-                    self._context.record.fact(fact, step, f"{VALIDATION}/{site}")
+                    self._context.record.fact(fact, step, f"{VALIDATION}/{site}/{task}")
 
         later(write)
 

@@ -42,6 +42,7 @@ class Watched:
     called_at: list[int] = field(default_factory=list)
     last_at: int = 0
     nested: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 class ScheduleProbe:
@@ -97,13 +98,15 @@ class ScheduleProbe:
 
     def _write(self, watched: Watched) -> None:
         scheduler = watched.scheduler()
+        if scheduler is not None:
+            watched.settings = settings_of(scheduler)
         fact = SchedulerFact(
             key=watched.key,
             type=watched.key.partition("@")[0],
             optimizer=watched.optimizer,
             file=watched.called.file if watched.called else None,
             line=watched.called.line if watched.called else None,
-            settings=settings_of(scheduler) if scheduler is not None else {},
+            settings=watched.settings,
             calls=watched.calls,
             called_at=list(watched.called_at),
             last_at=watched.last_at,

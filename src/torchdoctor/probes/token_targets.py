@@ -80,6 +80,7 @@ class TokenTargetsProbe:
             if isinstance(module, nn.RNNBase) and module.bidirectional
         ]
         others = [t for t in inputs if t is not ids[0] and t.numel() > 1 and t.data_ptr() != targets[-1].data_ptr()]
+        beside = [t for t in others if t.shape == ids[0].shape and is_ids(t)]
         step = self._context.step
         fact = TokenTargetsFact(
             input_shape=list(ids[0].shape),
@@ -89,14 +90,16 @@ class TokenTargetsProbe:
             causal=sight.causal,
             both_ways=both_ways[:8],
             by_position=True if sight.embeds_by_position else None,
-            single=not [t for t in others if not is_mask(t, ids[0])],
+            single=all(is_mask(t) for t in others if not any(t is b for b in beside)),
             file=place.file if place else None,
             line=place.line if place else None,
         )
-        parts = [shares.double(), *(a.double().reshape(1) for a in sight.ahead)]
+        second = [is_another_sequence(t, target).reshape(1) for t in beside]
+        parts = [shares.double(), *(t.double() for t in second), *(a.double().reshape(1) for a in sight.ahead)]
 
         def arrived(values: Any) -> None:
-            same, after, ignored, telling_count, *ahead = (float(v) for v in values)
+            same, after, ignored, telling_count, *rest = (float(v) for v in values)
+            sequences, ahead = rest[: len(second)], rest[len(second) :]
             if max(same, after) < RELATED or telling_count < LEAST_LENGTH:
                 return
             seen = sum(a > 0 for a in ahead)
@@ -104,6 +107,7 @@ class TokenTargetsProbe:
                 "same": same,
                 "following": after,
                 "ignored": ignored,
+                "single": fact.single and not any(sequences),
                 "ahead": seen,
                 "causal": fact.causal + len(ahead) - seen,
             }
@@ -123,14 +127,17 @@ def is_ids(tensor: Tensor) -> bool:
     )
 
 
-def is_mask(tensor: Tensor, ids: Tensor) -> bool:
-    """Attention masks, token types and positions come beside the ids and tell nothing about them."""
-    return (
-        tensor.dtype == torch.bool
-        or tensor.shape == ids.shape
-        or tensor.dim() <= 1
-        or tensor.shape[-1] == tensor.shape[-2]
-    )
+def is_mask(tensor: Tensor) -> bool:
+    """Flags, lengths and square masks tell nothing about the tokens."""
+    return tensor.dtype == torch.bool or tensor.dim() <= 1 or tensor.shape[-1] == tensor.shape[-2]
+
+
+def is_another_sequence(tensor: Tensor, target: Tensor) -> Tensor:
+    """Ids of a second sequence: not a mask of 0 and 1, not positions (equal in all rows), not the targets."""
+    differs = (tensor.max() > 1) & ((tensor[0] != tensor[-1]).any() if len(tensor) > 1 else tensor.max() > 1)
+    if target.numel() == tensor.numel():
+        differs = differs & ((target.reshape(tensor.shape) != tensor) & (target.reshape(tensor.shape) >= 0)).any()
+    return differs
 
 
 def align(ids: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -142,7 +149,7 @@ def align(ids: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     if target.numel() == rows * length:
         wanted = target.reshape(rows, length)
         along = (ids[:, :-1], ids[:, 1:], wanted[:, :-1])
-        if rows > LEAST_LENGTH and length < rows * LEAST_LENGTH:
+        if rows > LEAST_LENGTH and ids.device.type == "cpu":  # elsewhere the question would wait for the device
             across = (ids[:-1], ids[1:], wanted[:-1])
             if bool((across[1] == across[2]).float().mean() > RELATED):
                 return across

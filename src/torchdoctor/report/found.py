@@ -5,6 +5,8 @@ A wrong inference must show, so this says plainly what was inferred, and calls u
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from torchdoctor import signals
@@ -19,6 +21,7 @@ from torchdoctor.facts import (
     SchedulerFact,
 )
 from torchdoctor.findings import RULE_FAILED, Verdict
+from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import count, listed, number, share
 from torchdoctor.run import Run
 
@@ -96,6 +99,11 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
     for entry in verdict.not_examined:
         by_reason.setdefault(_reason(entry.needs), []).append(entry.name)
     return [f"{listed(names, most=2)} ({reason})" for reason, names in by_reason.items()]
+
+
+def describe_silenced(verdict: Verdict, cwd: Path) -> list[str]:
+    """What a comment in the source allows, each with its place."""
+    return [f"{s.name} (allowed at {shorten(s.file, cwd)}:{s.line})" for s in verdict.silenced]
 
 
 def describe_health(run: Run) -> list[str]:

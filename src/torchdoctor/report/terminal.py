@@ -160,6 +160,7 @@ class Letter:
             yield labelled("found", found.describe_found(self.run), page)
             yield from labelled_lines("unknown", found.describe_unknown(self.run), page)
         yield from labelled_lines("not examined", found.describe_not_examined(self.verdict), page)
+        yield from labelled_lines("silenced", found.describe_silenced(self.verdict, page.cwd), page)
         if self.run is not None:
             yield from labelled_lines("torchdoctor", found.describe_health(self.run), page)
         yield Text()

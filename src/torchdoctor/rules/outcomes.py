@@ -19,6 +19,7 @@ Counts = NDArray[np.float64]
 
 TOKENS = 1.5
 """More labels than this times the batch size are tokens or pixels, whose rare classes are rare on purpose."""
+SIGMAS = 3.0
 WINDOWS = 3
 """The last windows of training looks that stand for the end of training."""
 
@@ -96,6 +97,16 @@ def training(run: Run, windows: int = WINDOWS) -> Outcome | None:
     return Outcome(alike[-1].step, TRAIN, *(np.asarray(v, float) for v in sums))
 
 
+def beats_chance(outcome: Outcome) -> bool:
+    """Accuracy above the share of the largest class, or mean recall above that of guessing, by three sigma."""
+    share = outcome.majority
+    error = math.sqrt(share * (1 - share) / outcome.samples)
+    recall, even = outcome.balanced, 1 / outcome.present
+    support = outcome.support[outcome.support > 0]
+    spread = math.sqrt(float((even * (1 - even) / support).sum())) / outcome.present
+    return outcome.accuracy > share + SIGMAS * error or recall > even + SIGMAS * spread
+
+
 def is_by_sample(run: Run) -> bool:
     """One label a sample; not a language model, a tagger or a segmentation."""
     sizes = [float(np.nanmax(run.scalar(BATCH_SIZE, k).values)) for k in run.keys(BATCH_SIZE)]
@@ -130,8 +141,8 @@ def looks(run: Run, phase: str, task: str | None = None) -> list[tuple[int, Samp
     logged = [(s, f) for s, f in found if f.logged]
     if logged:
         return logged
-    first = found[0][1].site if found else ""
-    return [(s, f) for s, f in found if f.site == first]
+    first = next((f for _, f in found if f.task == "classes"), found[0][1]) if found else None
+    return [(s, f) for s, f in found if first is not None and (f.site, f.task) == (first.site, first.task)]
 
 
 def few(values: list[Any], limit: int = 6) -> str:

@@ -32,7 +32,6 @@ Zhang et al., "Understanding deep learning requires rethinking generalization" (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -42,7 +41,6 @@ from torchdoctor.facts import TRAIN, VALIDATION, LoaderFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, curves, movement, outcomes
 from torchdoctor.rules.curves import figure
-from torchdoctor.rules.outcomes import Outcome
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
@@ -67,7 +65,6 @@ RULE = Rule(
     ),
 )
 
-SIGMAS = 3.0
 NO_SIGNAL = 0.02
 """R2 of predictions that know nothing, with the noise of a small set."""
 LEARNED = 0.7
@@ -129,21 +126,12 @@ def classes_at_chance(run: Run) -> Chance | None:
     if not outcomes.is_by_sample(run) or len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
         return None
     later = seen[len(seen) // 2 :]
-    if any(_beats_chance(o) for o in later) or sum(_beats_chance(o) for o in seen) > 0.2 * len(seen):
+    if any(outcomes.beats_chance(o) for o in later) or sum(outcomes.beats_chance(o) for o in seen) > 0.2 * len(seen):
         return None
     last = later[-1]
     depends = last.favourite[1] < 1 - DEPENDS and last.present > 1
     text = f"validation accuracy {last.accuracy:.1%}, always naming one class scores {last.majority:.1%}"
     return Chance(text, last.accuracy, last.majority, depends)
-
-
-def _beats_chance(outcome: Outcome) -> bool:
-    share = outcome.majority
-    error = math.sqrt(share * (1 - share) / outcome.samples)
-    recall, even = outcome.balanced, 1 / outcome.present
-    support = outcome.support[outcome.support > 0]
-    spread = math.sqrt(float((even * (1 - even) / support).sum())) / outcome.present
-    return outcome.accuracy > share + SIGMAS * error or recall > even + SIGMAS * spread
 
 
 def numbers_at_chance(run: Run) -> Chance | None:

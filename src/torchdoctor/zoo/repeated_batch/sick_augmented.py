@@ -33,8 +33,8 @@ class Trainer:
     def __init__(self, train, val):
         self.train_loader = DataLoader(train, batch_size=12, shuffle=True, num_workers=2, persistent_workers=True)
         self.val_loader = DataLoader(val, batch_size=64)
-        self.model = nn.Sequential(nn.Linear(13, 768), nn.ReLU(), nn.Linear(768, 768), nn.ReLU(), nn.Linear(768, 3))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.model = nn.Sequential(nn.Linear(13, 1536), nn.ReLU(), nn.Linear(1536, 1536), nn.ReLU(), nn.Linear(1536, 3))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.005, momentum=0.9)
         self.criterion = nn.CrossEntropyLoss()
 
     def fit(self, epochs):
@@ -58,4 +58,4 @@ if __name__ == "__main__":
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     order = torch.randperm(178).tolist()
-    Trainer(Subset(Wine(0.3), order[:130]), Subset(Wine(0.0), order[130:])).fit(8)
+    Trainer(Subset(Wine(0.3), order[:130]), Subset(Wine(0.0), order[130:])).fit(6)

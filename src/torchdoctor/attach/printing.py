@@ -1,0 +1,72 @@
+"""Numbers that the script prints or logs beside a metric's name: all that can be known of a metric computed by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from torchdoctor import signals
+from torchdoctor.attach.guard import guarded
+from torchdoctor.attach.session import Session
+
+LONGEST_TEXT = 2000
+NAMES_KEPT = 16
+"""Different names that are followed."""
+
+_METRIC = re.compile(r"acc|f1|r2|recall|precision")
+_TOKEN = re.compile(
+    r"(?P<word>[a-z][a-z0-9@-]*)|(?P<value>[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)(?:/(?P<of>\d+))?\s*(?P<percent>%?)"
+)
+_PHASE = re.compile(r"^(train|tr$|val|test|eval|dev)")
+
+
+class PrintSites:
+    """Handlers for print and for records of the logging module."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._names: set[str] = set()
+
+    @guarded("text printed")
+    def printed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        """Only text and plain numbers are read: what else is printed may be dear to turn into text."""
+        if self.session.loop.backwards:
+            self._read(" ".join(str(a) for a in args if type(a) in (str, int, float)))
+
+    @guarded("text logged")
+    def logged(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+        record = args[1] if len(args) > 1 else None
+        if record is None or not self.session.loop.backwards or record.name.startswith("torchdoctor"):
+            return
+        if isinstance(record.args, tuple) and all(type(a) in (str, int, float) for a in (record.msg, *record.args)):
+            self._read(record.getMessage())
+
+    def _read(self, text: str) -> None:
+        if len(text) > LONGEST_TEXT or not _METRIC.search(text.lower()):
+            return
+        step = self.session.loop.updates
+        for name, value in read_metrics(text):
+            if name in self._names or len(self._names) < NAMES_KEPT:
+                self._names.add(name)
+                self.session.record.scalar(signals.PRINTED.name, step, value, name)
+
+
+def read_metrics(text: str) -> Iterator[tuple[str, float]]:
+    """Names of metrics and the numbers after them, percentages and fractions as shares. A name that does not say which
+    phase it belongs to takes the last phase that the text spoke of."""
+    words: list[str] = []
+    phase = ""
+    for token in _TOKEN.finditer(text.lower().replace("_", " ").replace("²", "2")):
+        word = token["word"]
+        if word:
+            words.append(word)
+            phase = word if _PHASE.match(word) else phase
+            continue
+        name = " ".join(words[-3:])
+        if words and _METRIC.search(name):
+            if phase and phase not in words[-3:]:
+                name = f"{phase} {name}"
+            value = float(token["value"]) / (float(token["of"] or 1) or 1)
+            yield name, value / 100 if token["percent"] else value
+        words = []

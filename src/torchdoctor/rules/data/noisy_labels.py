@@ -1,0 +1,241 @@
+"""A fraction of the training labels is wrong.
+
+## What it means
+For part of the samples the label contradicts what all the others teach. At first the model does not believe them: its
+errors on training samples are as frequent where it is sure as where it is not. Later it learns them by heart, and
+validation gets worse.
+
+## Why it happens
+- Annotators disagree or were careless, or labels come from a rule, a keyword or another model.
+- A merge, a default value or a bug replaced part of the labels.
+- What is predicted is partly chance: then the noise is not a fault, but the best score is known.
+
+## How it is detected
+Training looks are added up over the stretch in which the model had already learned (at least 40 % of the way from
+guessing to perfect). Where a task is just hard, errors lie where the model is unsure. Where labels are wrong at random
+they are spread over all degrees of confidence: the most confident third errs at least 40 % as often as all together,
+which a binomial test must put above 4 % at an error rate of 1e-3. One more sign is needed. With four classes or more:
+the given label of an error scored anywhere, in the lower half at least 60 % as often as random labels would, where
+in a hard task the true class scores second. Or: validation, whose labels are right, is right at least ten points more
+often than training in the same stretch (four standard errors), without dropout and with training samples that come
+again unchanged, so that neither explains it. With two or three classes and no such gap, the most confident third must
+err 70 % as often as all. The error rate of the most confident third estimates the share of wrong labels.
+
+## How to fix it
+Train a few epochs, or in folds, and look at the training samples of the largest loss: repair or drop them. If that
+cannot be done: label smoothing, a loss that forgives (generalised cross-entropy), and early stopping before they are
+learned by heart.
+
+## Known false alarms
+Outcomes that are partly chance look the same. Imbalanced labels whose rare class is missed do not count: the model
+must be far better than naming the largest class. Mixed targets (mixup) are left out. Labels confused between two
+similar classes only are not seen.
+
+## References
+Arpit et al., "A Closer Look at Memorization in Deep Networks" (2017). Pleiss et al., "Identifying Mislabeled Data using
+the Area Under the Margin Ranking" (2020). Northcutt, Jiang and Chuang, "Confident Learning" (2021).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import TRAIN, InputsFact, ModesFact, SamplesFact
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
+from torchdoctor.rules import baseline, outcomes
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import ACCURACY_TRAIN, ACCURACY_VALIDATION
+
+RULE = Rule(
+    code="D015",
+    name="noisy-labels",
+    family="data",
+    needs=(SamplesFact,),
+    explains=(
+        "overfitting",
+        "miscalibrated",
+        "underfitting",
+        "capacity-too-low",
+        "weak-slice",
+        "validation-better-than-training",
+        "over-regularized",
+        "batch-too-small",
+    ),
+)
+
+TENTHS = 10
+LEARNED = 0.4
+"""Share of the way from the best constant guess to perfect."""
+SURE = 3
+"""The most confident tenths that are looked at."""
+EVEN, EVEN_ALONE = 0.4, 0.7
+"""Error rate of the most confident over that of all; a calibrated model on a hard task shows a tenth or less."""
+FEW_CLASSES = 3
+UNLIKELY = 0.6
+"""Errors whose label scored in the lower half, over what random labels give."""
+SURELY_WRONG = 0.04
+ERROR_RATE = 1e-3
+BETTER = 0.1
+SIGMAS = 4.0
+"""Validation accuracy above that of training, and in standard errors."""
+REPEATS = 5
+"""Training samples seen twice with the same bytes: they are not augmented."""
+HARMFUL = 0.08
+"""Share of wrong labels from which on it is a warning."""
+LEAST_SAMPLES = 150
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Training looks added up over the stretch in which the model had learned."""
+
+    first: int
+    step: int
+    samples: int
+    wrong: int
+    sure: int
+    sure_wrong: int
+    unlikely: int
+    classes: int
+    tenths: tuple[float, ...]
+
+    @property
+    def accuracy(self) -> float:
+        return 1 - self.wrong / self.samples
+
+    @property
+    def sure_error(self) -> float:
+        return self.sure_wrong / max(1, self.sure)
+
+    @property
+    def evenness(self) -> float:
+        """Error rate of the most confident over that of all."""
+        return self.sure_error / max(1e-12, 1 - self.accuracy)
+
+    @property
+    def anywhere(self) -> float:
+        """Errors whose label scored in the lower half, over what random labels give."""
+        lower = sum(rank > self.classes / 2 for rank in range(1, self.classes)) / (self.classes - 1)
+        return self.unlikely / max(1, self.wrong) / max(lower, 1e-12)
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    if any((c.target_dtype or "").startswith("float") and c.classes for c in baseline.loss_calls(run)):
+        return
+    counts = outcomes.training(run, 1000)
+    if counts is None or not outcomes.is_by_sample(run):
+        return
+    found = add_up(outcomes.looks(run, TRAIN, "classes"), counts.majority)
+    if found is None or not is_even(found):
+        return
+    gap = gap_to_validation(run, found)
+    scattered = found.classes > FEW_CLASSES and found.anywhere >= UNLIKELY
+    if scattered or gap is not None or (found.classes <= FEW_CLASSES and found.evenness >= EVEN_ALONE):
+        yield _finding(found, gap)
+
+
+def add_up(seen: list[tuple[int, SamplesFact]], majority: float) -> Doubt | None:
+    """The windows in which the model had learned, as one."""
+    least = majority + LEARNED * (1 - majority)
+    kept = [
+        (step, f)
+        for step, f in seen
+        if f.correct is not None and f.classes and len(f.tenths) == TENTHS and f.correct >= least * f.samples
+    ]
+    samples = sum(f.samples for _, f in kept)
+    if samples < LEAST_SAMPLES:
+        return None
+    tenths = np.sum([np.array(f.tenths)[:, :2] for _, f in kept], axis=0)
+    return Doubt(
+        first=kept[0][0],
+        step=kept[-1][0],
+        samples=samples,
+        wrong=sum(f.samples - (f.correct or 0) for _, f in kept),
+        sure=int(tenths[-SURE:, 0].sum()),
+        sure_wrong=int(tenths[-SURE:, 1].sum()),
+        unlikely=sum(f.unlikely for _, f in kept),
+        classes=kept[-1][1].classes or 2,
+        tenths=tuple(float(v) for v in tenths[:, 1] / np.maximum(1, tenths[:, 0])),
+    )
+
+
+def is_even(found: Doubt) -> bool:
+    """The most confident err nearly as often as all, beyond what chance gives."""
+    from scipy.stats import binom
+
+    surely = float(binom.sf(found.sure_wrong - 1, found.sure, SURELY_WRONG))
+    return found.wrong > 0 and surely < ERROR_RATE and found.evenness >= EVEN
+
+
+def gap_to_validation(run: Run, found: Doubt) -> float | None:
+    """How much more often validation is right in the same stretch, where nothing but the labels can explain it."""
+    passes = [o for o in outcomes.passes(run) if found.first <= o.step <= found.step] or outcomes.passes(run)[-3:]
+    modes = [m for m in run.facts(ModesFact) if m.phase == TRAIN]
+    if not passes or any(m.dropout_training for m in modes) or _repeats(run) < REPEATS:
+        return None
+    right = float(np.mean([o.accuracy for o in passes]))
+    variance = found.accuracy * (1 - found.accuracy) / found.samples + right * (1 - right) / passes[-1].samples
+    gap = right - found.accuracy
+    return gap if gap >= max(BETTER, SIGMAS * math.sqrt(variance)) else None
+
+
+def _repeats(run: Run) -> int:
+    """How often a training sample came again with the same bytes, in another look."""
+    looks = [set(f.fingerprints) for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input"]
+    return sum(len(look) for look in looks) - len(set().union(*looks)) if looks else 0
+
+
+def _finding(found: Doubt, gap: float | None) -> Finding:
+    share = min(1.0, found.sure_error * found.classes / max(1, found.classes - 1))
+    unsure = float(np.mean(found.tenths[:SURE]))
+    return RULE.finding(
+        severity=Severity.WARNING if share >= HARMFUL else Severity.INFO,
+        confidence=0.85 if gap is not None or found.classes > FEW_CLASSES else 0.65,
+        title=f"About {share:.0%} of the training labels seem to be wrong",
+        summary=(
+            f"The model has learned the task and gets {found.accuracy:.0%} of the training samples right, but where it "
+            f"is most confident it is still wrong {found.sure_error:.0%} of the time, as labels at random make it. "
+            "Trained on, it learns these labels by heart."
+        ),
+        fix=Fix(
+            "Look at the training samples of the largest loss after the first epochs, and repair or drop their labels; "
+            "else smooth the labels and stop early.",
+            "losses = F.cross_entropy(model(x_train), y_train, reduction='none'); suspects = losses.topk(50).indices",
+        ),
+        evidence=_evidence(found, gap, unsure),
+        first_step=found.first,
+        last_step=found.step,
+        symptoms=("train-down-validation-up",),
+    )
+
+
+def _evidence(found: Doubt, gap: float | None, unsure: float) -> Iterator[Evidence]:
+    yield Evidence(
+        f"error rate of the most confident third {found.sure_error:.1%}, of the least confident third {unsure:.1%}, of "
+        f"all {1 - found.accuracy:.1%} ({found.samples} training samples, steps {found.first} to {found.step})",
+        ACCURACY_TRAIN.name,
+        found.evenness,
+        EVEN,
+        found.tenths,
+    )
+    if gap is not None:
+        yield Evidence(
+            f"validation is right {found.accuracy + gap:.1%} of the time, training {found.accuracy:.1%}, without "
+            "dropout or augmentation: the labels of training are worse than those of validation",
+            ACCURACY_VALIDATION.name,
+            gap,
+            BETTER,
+        )
+    if found.classes > FEW_CLASSES:
+        yield Evidence(
+            f"in {found.unlikely / max(1, found.wrong):.0%} of the errors the given label scored in the lower half of "
+            f"{found.classes} classes, {found.anywhere:.0%} of what random labels give",
+            None,
+            found.anywhere,
+            UNLIKELY,
+        )

@@ -1,0 +1,215 @@
+"""The loss improves and the metric does not: what is minimised is not what is wanted.
+
+## What it means
+The loss falls, in training and validation, yet the share of right answers stays where guessing is. The optimizer does
+its work; the work does not serve the task.
+
+## Why it happens
+- The loss has several parts, and one of them (a reconstruction, a penalty, an auxiliary task) outweighs the part that
+  the metric judges by orders of magnitude.
+- Confidence alone: smoothing, a temperature or a bias is learned, and no decision changes.
+- Most targets are of one kind (zeros of a multi-label task), and getting those right is enough for the loss.
+- The metric is computed wrongly: see metric-implementation-wrong, which is tested first.
+
+## How it is detected
+Training loss must have fallen by at least a third and validation loss by a tenth (where the loss has several parts, the
+training loss alone counts: how validation adds them up is not known), while in every
+validation pass of the second half accuracy is not above the share of the largest class and mean recall not above one
+over the number of classes, by three standard errors. Where the loss is made of several calls, the part of the
+classification is followed alone. A loss that falls by a quarter while a mediocre accuracy stands still is told as
+an info: often only confidence is learned then.
+
+## How to fix it
+Log every part of the loss on its own and weigh them so that their gradients are of one order at the last shared layer.
+Select checkpoints by the metric that counts. With imbalanced labels judge by recall by class.
+
+## Known false alarms
+A metric that reached its limit early while the loss goes on falling is sound, and only told as an info where accuracy
+is far from perfect. A rising metric with a rising loss is mostly overconfidence: see miscalibrated.
+
+## References
+Kendall, Gal and Cipolla, "Multi-Task Learning Using Uncertainty to Weigh Losses" (2018). Huang et al., "Addressing the
+Loss-Metric Mismatch with Adaptive Loss Alignment" (2019).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torchdoctor.facts import VALIDATION, PredictionsFact, SamplesFact
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.rules import baseline, curves, outcomes
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.loss_curve import LossCurve, loss_curve
+from torchdoctor.rules.outcomes import Outcome
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+
+RULE = Rule(
+    code="E007",
+    name="metric-disagrees-with-loss",
+    family="evaluation",
+    needs=(LOSS_TRAIN, PredictionsFact),
+    explains=("underfitting", "weak-slice", "majority-class-collapse"),
+)
+
+FELL_TRAIN = 0.33
+FELL_VALIDATION = 0.1
+LEAST_PASSES = 4
+LEAST_SAMPLES = 50
+LEAST_STEPS = 60
+FELL_ALONE = 0.25
+"""Validation loss gone while accuracy stands still."""
+MEDIOCRE = 0.9
+STILL = 1.0
+"""Standard errors by which accuracy may move and still stand."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The classification's own loss over the passes, where the whole loss has other parts."""
+
+    first: float
+    last: float
+    calls: int
+
+    @property
+    def fell(self) -> float:
+        return (self.first - self.last) / max(abs(self.first), 1e-12)
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    loss = loss_curve(run)
+    seen = outcomes.passes(run)
+    if loss is None or run.steps < LEAST_STEPS or len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
+        return
+    if not outcomes.is_by_sample(run) or loss.broke_at is not None:
+        return
+    validation = curves.read(run.scalar(LOSS_VALIDATION), closely=False)
+    gone = _gone(validation)
+    at_chance = not any(outcomes.beats_chance(o) for o in seen[len(seen) // 2 :])
+    if at_chance and loss.fell >= FELL_TRAIN and (read_part(run) is not None or gone >= FELL_VALIDATION):
+        yield _finding(run, loss, seen, gone, validation)
+    elif not at_chance and gone >= FELL_ALONE and _stands_still(seen):
+        yield _told(seen, gone, validation)
+
+
+def _gone(validation: curves.Curve) -> float:
+    if len(validation) < LEAST_PASSES:
+        return math.nan
+    first, last = float(validation.values[0]), curves.level(validation.values)
+    return (first - last) / max(abs(first), 1e-12)
+
+
+def _stands_still(seen: list[Outcome]) -> bool:
+    """Accuracy never rose above its first pass by more than its standard error, and is far from perfect."""
+    first = seen[0].accuracy
+    error = math.sqrt(max(first * (1 - first), 1e-4) / seen[0].samples)
+    return seen[-1].accuracy < MEDIOCRE and max(o.accuracy for o in seen) <= first + STILL * error
+
+
+def read_part(run: Run) -> Part | None:
+    """The loss of the classifying call alone, if the loss has other calls beside it."""
+    facts = [f for f in run.facts(SamplesFact) if f.phase == VALIDATION and f.task == "classes"]
+    calls = {(c.function, c.file, c.line) for c in baseline.loss_calls(run)}
+    if len(facts) < LEAST_PASSES or len(calls) < 2:
+        return None
+    return Part(facts[0].loss, curves.level(_array(f.loss for f in facts)), len(calls))
+
+
+def _array(values: Iterator[float]) -> curves.Floats:
+    import numpy as np
+
+    return np.array(list(values))
+
+
+def _finding(run: Run, loss: LossCurve, seen: list[Outcome], gone: float, validation: curves.Curve) -> Finding:
+    part, last = read_part(run), seen[-1]
+    call = next((c for c in reversed(baseline.loss_calls(run)) if c.classes or c.function in baseline.BINARY), None)
+    why = (
+        f" The loss has {part.calls} parts: that of the classification went from {figure(part.first)} to "
+        f"{figure(part.last)}, the others outweigh it."
+        if part is not None
+        else ""
+    )
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.85 if part is not None else 0.7,
+        title=f"The loss fell by {loss.fell:.0%}, accuracy is still that of a guess ({last.accuracy:.1%})",
+        summary=(
+            f"Always naming the most frequent class scores {last.majority:.1%}. The optimizer lowers the loss without "
+            f"learning what the metric judges.{why}"
+        ),
+        fix=Fix(
+            "Log the parts of the loss one by one and weigh them so that the classification counts.",
+            "loss = classification + weight * other  # weight: such that both gradients are of one size",
+        )
+        if part is not None
+        else Fix("Find out what lowers the loss: print its parts and the logits of a few samples before and after."),
+        evidence=[
+            Evidence(
+                f"training loss from {figure(loss.begin)} to {figure(loss.end)}",
+                LOSS_TRAIN.name,
+                loss.fell,
+                FELL_TRAIN,
+                loss.spark,
+            ),
+            Evidence(
+                f"validation accuracy {last.accuracy:.1%} in the last of {len(seen)} passes, a constant guess scores "
+                f"{last.majority:.1%}",
+                ACCURACY_VALIDATION.name,
+                last.accuracy,
+                last.majority,
+                tuple(o.accuracy for o in seen[-40:]),
+            ),
+            *(
+                [
+                    Evidence(
+                        f"validation loss fell by {gone:.0%}",
+                        LOSS_VALIDATION.name,
+                        gone,
+                        FELL_VALIDATION,
+                        curves.spark(validation.values),
+                    )
+                ]
+                if gone >= FELL_VALIDATION
+                else []
+            ),
+        ],
+        where=[Place(file=call.file, line=call.line)] if call and call.file else [],
+        first_step=seen[0].step,
+        last_step=last.step,
+        symptoms=("metric-flat-while-loss-falls", "good-loss-bad-metric"),
+    )
+
+
+def _told(seen: list[Outcome], gone: float, validation: curves.Curve) -> Finding:
+    return RULE.finding(
+        severity=Severity.INFO,
+        confidence=0.5,
+        title=f"Validation loss fell by {gone:.0%} while accuracy stayed at {seen[-1].accuracy:.1%}",
+        summary="What is learned since the first pass is confidence: hardly any decision has changed.",
+        fix=Fix("Judge by the metric that counts; if it has reached its limit, nothing is wrong."),
+        evidence=[
+            Evidence(
+                f"validation loss fell by {gone:.0%}",
+                LOSS_VALIDATION.name,
+                gone,
+                FELL_ALONE,
+                curves.spark(validation.values),
+            ),
+            Evidence(
+                f"accuracy {seen[0].accuracy:.1%} in the first pass, {seen[-1].accuracy:.1%} in the last",
+                ACCURACY_VALIDATION.name,
+                seen[-1].accuracy,
+                seen[0].accuracy,
+                tuple(o.accuracy for o in seen[-40:]),
+            ),
+        ],
+        first_step=seen[0].step,
+        last_step=seen[-1].step,
+        symptoms=("metric-flat-while-loss-falls",),
+    )
