@@ -135,15 +135,19 @@ def _way_down(node: Any, nodes: dict[Any, Any], uses: Counter[Any]) -> tuple[Any
 
 
 def _norm_values(node: Any) -> Tensor | None:
-    """Number of samples, and the noise of the batch's mean; None where what was saved cannot be read."""
+    """Number of samples, and the noise of the batch's statistics; None where what was saved cannot be read."""
     try:
-        source, mean = node._saved_input, node._saved_result1
+        source, mean, scale = node._saved_input, node._saved_result1, node._saved_result2
         running, variance = node._saved_running_mean, node._saved_running_var
     except (AttributeError, RuntimeError):
         return None
     samples = torch.full((), float(source.shape[0]), device=source.device)
     noise = torch.full((), float("nan"), device=source.device)
-    if running is not None and variance is not None and mean is not None and mean.numel():
-        distance = (mean.detach().float() - running.float()).square()
-        noise = (distance / variance.float().clamp_min(1e-12)).mean()
+    count = source.numel() // max(1, source.shape[1])
+    if running is not None and variance is not None and mean is not None and mean.numel() and count > 1:
+        usual = variance.float().clamp_min(1e-12)
+        distance = (mean.detach().float() - running.float()).square() / usual
+        eps = float(getattr(node, "_saved_eps", None) or getattr(node, "_saved_epsilon", 0.0))
+        own = (scale.detach().float().square().reciprocal() - eps) * count / (count - 1)
+        noise = torch.maximum(distance.mean(), (own / usual - 1).square().mean() / 2)
     return torch.stack([samples, noise])

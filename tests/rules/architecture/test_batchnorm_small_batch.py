@@ -13,7 +13,7 @@ NAME = "batchnorm-small-batch"
 
 
 def norms(samples: float, noise: float) -> RunBuilder:
-    builder = RunBuilder(20).optimizer("SGD", lr=0.1).parameters({"bn.weight": (32,)}, "BatchNorm1d")
+    builder = RunBuilder(100).optimizer("SGD", lr=0.1).parameters({"bn.weight": (32,)}, "BatchNorm1d")
     return builder.matrix(signals.NORM_SAMPLES, {"bn": samples}).matrix(signals.NORM_NOISE, {"bn": noise})
 
 

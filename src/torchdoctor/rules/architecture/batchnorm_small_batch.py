@@ -12,10 +12,11 @@ batch split over many devices; a last batch with one sample left over.
 
 ## How it is detected
 For every batch normalisation in train mode the number of samples under its statistics is read off the graph, and how
-far the batch's mean strays from the running mean: the squared distance over the running variance is about 1/n for n
-independent values. Two samples or fewer on most looks are a warning; three or four are one if that distance shows
-fewer than ten independent values, else information: large feature maps have many values in each sample. torch's
-refusal ("Expected more than 1 value per channel") is an error.
+far the batch's mean and variance stray from the running ones: the squared distance of the mean over the variance, or
+half the squared relative error of the variance, is about 1/n for n independent values. Two samples or fewer on most
+looks are a warning; three or four are one if that shows fewer than ten independent values once the running statistics
+have settled, else information: large feature maps have many values in each sample. torch's refusal ("Expected more
+than 1 value per channel") is an error.
 
 ## How to fix it
 Use a normalisation that does not look at other samples (GroupNorm, LayerNorm), or larger batches; `drop_last=True`
@@ -75,7 +76,9 @@ RULE = Rule(
 FEW, SOME = 2, 4
 """Samples: Wu and He (2018) lose a tenth of the images at two, and a thirtieth at four."""
 STRAYING = 0.1
-"""Squared distance of the batch's mean over the variance: fewer than ten independent values. 32 samples give 0.03."""
+"""Fewer than ten independent values. 32 samples give 0.03."""
+SETTLED = 60
+"""Steps after which running statistics with the usual momentum of 0.1 have forgotten their start."""
 MIN_LOOKS = 3
 REFUSED = "Expected more than 1 value per channel"
 """torch.nn.functional.batch_norm on a batch of one in train mode."""
@@ -114,10 +117,10 @@ def _layers(run: Run) -> list[Layer]:
         counts = counts[np.isfinite(counts)]
         if len(counts) < MIN_LOOKS:
             continue
-        strayed = noise.column(name).values if name in noise.columns else np.zeros(0)
-        strayed = strayed[len(strayed) // 3 :]
+        strayed = noise.column(name).values[noise.steps >= SETTLED] if name in noise.columns else np.zeros(0)
         strayed = strayed[np.isfinite(strayed)]
-        found.append(Layer(name, float(np.median(counts)), float(np.median(strayed)) if len(strayed) else math.nan))
+        known = len(strayed) >= MIN_LOOKS
+        found.append(Layer(name, float(np.median(counts)), float(np.median(strayed)) if known else math.nan))
     return found
 
 
@@ -136,7 +139,7 @@ def _finding(run: Run, few: list[Layer], some: list[Layer], straying: list[Layer
     if noisiest is not None:
         evidence.append(
             Evidence(
-                f"{noisiest.name}: the batch's mean strays from the running mean as that of "
+                f"{noisiest.name}: a batch's statistics stray from the running ones as those of "
                 f"{1 / noisiest.noise:.1f} independent values would",
                 NORM_NOISE.name,
                 noisiest.noise,
