@@ -66,6 +66,10 @@ RULE = Rule(
         "learning-rate-oscillation",
         "overfitting",
         "clipping-too-tight",
+        "weight-norm-growth",
+        "abnormal-distribution",
+        "underfitting",
+        "batch-too-small",
     ),
 )
 

@@ -1,0 +1,154 @@
+"""Validation has too few samples to be trusted: its numbers jump by chance.
+
+## What it means
+An accuracy over n samples is uncertain by about one over the root of n: 50 samples give plus or minus 14 points, 200
+give 7. From pass to pass, and between two models, differences smaller than that mean nothing. Early stopping, plateau
+schedules and the choice of the best checkpoint then follow chance, and the best number seen is better than the truth.
+
+## Why it happens
+- A small share of a small data set was set aside.
+- Validation stops after one batch (`break`, `limit_val_batches`, a sampler that draws a few).
+- Only a few samples of the class or language that counts are in it.
+
+## How it is detected
+The samples of a validation pass are counted. The finding needs at least five passes whose accuracy has a 95 %
+confidence interval of plus or minus 8 points and more, and whose accuracy does jump from pass to pass in the last half
+of the run; where only a loss is seen, fewer than 64 samples and a scatter from pass to pass above a fifth of the loss.
+It is a warning up to 64 samples or where the jumps exceed 8 points, else an info.
+
+## How to fix it
+Set more samples aside, or use cross-validation; average over all of the validation set, not over a batch of it. Compare
+models by intervals, and average the last passes before choosing a checkpoint.
+
+## Known false alarms
+Data sets that simply have no more samples; cross-validation over all folds is then the way. Accuracies near 100 % have
+narrow intervals and are not reported.
+
+## References
+Wilson, "Probable Inference, the Law of Succession, and Statistical Inference" (1927). Bouthillier et al., "Accounting
+for Variance in Machine Learning Benchmarks" (2021).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from torchdoctor.facts import VALIDATION, InputsFact, LoaderFact, PredictionsFact
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
+from torchdoctor.rules import curves
+from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_VALIDATION
+
+RULE = Rule(code="E005", name="noisy-validation", family="evaluation", needs=(LOSS_VALIDATION,))
+
+LEAST_PASSES = 5
+WIDE = 0.08
+"""Half of a 95 % interval of an accuracy: differences that people act on are smaller."""
+FEW = 64
+FEW_ENOUGH = 200
+JUMPS = 0.5
+"""Scatter from pass to pass in standard errors of one pass: the same samples each time vary less than fresh ones."""
+LOSS_SCATTER = 0.2
+NORMAL_95 = 1.96
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    samples = samples_of(run)
+    if samples is None or samples > FEW_ENOUGH:
+        return
+    accuracy = curves.read(run.scalar(ACCURACY_VALIDATION), closely=False)
+    losses = curves.read(run.scalar(LOSS_VALIDATION), closely=False)
+    late = accuracy.values[len(accuracy) // 2 :]
+    if len(accuracy) >= LEAST_PASSES:
+        share = min(max(float(late.mean()), 1 / (samples + 2)), 1 - 1 / (samples + 2))
+        error = math.sqrt(share * (1 - share) / samples)
+        jumps = scatter(late)
+        if NORMAL_95 * error >= WIDE and jumps >= JUMPS * error:
+            yield _finding(samples, share, NORMAL_95 * error, jumps, accuracy)
+        return
+    late = losses.values[len(losses) // 2 :]
+    if len(losses) >= 2 * LEAST_PASSES and samples <= FEW and late.min() > 0:
+        jumps = scatter(late) / float(late.mean())
+        if jumps >= LOSS_SCATTER:
+            yield _by_loss(samples, jumps, losses)
+
+
+def scatter(values: curves.Floats) -> float:
+    """Standard deviation from pass to pass, a trend left out."""
+    return float(np.std(np.diff(values)) / math.sqrt(2)) if len(values) > 2 else 0.0
+
+
+def samples_of(run: Run) -> int | None:
+    """Samples of one validation pass, as far as they were seen."""
+    counted = [f.samples for f in run.facts(PredictionsFact) if f.phase == VALIDATION]
+    if counted:
+        return int(np.median(counted))
+    loaded = [f.samples for f in run.facts(LoaderFact) if f.phase == VALIDATION and f.samples]
+    if loaded:
+        return min(loaded)
+    looks = [f.shape[0] for f in run.facts(InputsFact) if f.phase == VALIDATION and f.role == "target" and f.shape]
+    has_loader = any(f.phase == VALIDATION for f in run.facts(LoaderFact))
+    return max(looks) if looks and not has_loader else None
+
+
+def _fix(samples: int) -> Fix:
+    return Fix(
+        f"Validate on more than {samples} samples (1000 give plus or minus 3 points), or use cross-validation.",
+        "train_set, val_set = torch.utils.data.random_split(dataset, [0.8, 0.2])",
+    )
+
+
+def _finding(samples: int, share: float, half: float, jumps: float, accuracy: Curve) -> Finding:
+    return RULE.finding(
+        severity=Severity.WARNING if samples <= FEW else Severity.INFO,
+        confidence=0.85 if samples <= FEW / 2 else 0.75,
+        title=f"Validation on {samples} samples is accurate to {half:.0%} only",
+        summary=(
+            f"{share:.0%} right of {samples} samples means {share - half:.0%} to {min(share + half, 1.0):.0%}. "
+            f"From pass to pass it jumps by {jumps:.0%}: choosing a checkpoint by it follows chance."
+        ),
+        fix=_fix(samples),
+        evidence=[
+            Evidence(f"95 % interval of plus or minus {half:.1%}", ACCURACY_VALIDATION.name, half, WIDE),
+            Evidence(
+                f"scatter of {jumps:.1%} from pass to pass in the last half",
+                ACCURACY_VALIDATION.name,
+                jumps,
+                None,
+                curves.spark(accuracy.values),
+            ),
+        ],
+        first_step=int(accuracy.steps[0]),
+        last_step=int(accuracy.steps[-1]),
+        symptoms=("validation-jumps",),
+    )
+
+
+def _by_loss(samples: int, jumps: float, losses: Curve) -> Finding:
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.7,
+        title=f"Validation on {samples} samples jumps by {jumps:.0%} from pass to pass",
+        summary=(
+            f"The validation loss around {figure(curves.level(losses.values))} rests on {samples} samples; differences "
+            f"below {2 * jumps:.0%} of it are chance."
+        ),
+        fix=_fix(samples),
+        evidence=[
+            Evidence(
+                f"scatter of {jumps:.0%} of the loss from pass to pass",
+                LOSS_VALIDATION.name,
+                jumps,
+                LOSS_SCATTER,
+                curves.spark(losses.values),
+            )
+        ],
+        first_step=int(losses.steps[0]),
+        last_step=int(losses.steps[-1]),
+        symptoms=("validation-jumps",),
+    )

@@ -1,0 +1,189 @@
+"""The values of a weight tensor have a shape that trainings do not produce: a few giants, or two values only.
+
+## What it means
+Trained and freshly initialised weights are spread like a bell: most are near the middle, few beyond four times the
+typical size. Where a few elements carry nearly the whole norm, the layer is these few elements, and the rest is noise.
+Where all magnitudes are the same, something has pressed the weights against a limit.
+
+## Why it happens
+- Initial values from a distribution with heavy tails (Cauchy, log-normal, an exponential of a normal), or a file of
+  weights with broken entries.
+- A few elements blown up by a spike in the gradient and never brought back.
+- Weights clamped after every step to a limit that is too small for them.
+
+## How it is detected
+From the statistics of each weight matrix of at least 256 elements. For a normal distribution the mean magnitude is 0.8
+of the root mean square; heavy-tailed is below 0.3 of it (exact zeros left out, and sparse weights and embeddings with
+them), together with a largest element of thirty times the root mean square. Two-valued is above 0.97 at a mean near
+zero. Heavy tails are a warning; two values are one where the training loss also stays far from its floor.
+
+## How to fix it
+Initialise with `kaiming_uniform_` or `xavier_uniform_`; clip gradients by norm; load weights from a sound file; drop or
+widen the clamp.
+
+## Known false alarms
+Clamped weights in adversarial training (Wasserstein critics) are meant, and so are weights of binary networks: several
+optimizers, or a loss that falls, keep this silent. Embeddings of rare tokens are heavy-tailed by nature and left out.
+
+## References
+Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010). Martin and
+Mahoney, "Heavy-Tailed Universality Predicts Trends in Test Accuracies" (2020). Arjovsky, Chintala and Bottou,
+"Wasserstein GAN" (2017), on clamping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.rules import baseline
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.loss_curve import loss_curve
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import WEIGHT
+
+RULE = Rule(
+    code="H013",
+    name="abnormal-distribution",
+    family="hyperparameters",
+    needs=tuple(WEIGHT[k] for k in ("l2", "mean", "absmax", "absmean", "zeros")),
+    explains=("bad-initialization-scale",),
+)
+
+HEAVY = 0.3
+"""Mean magnitude over root mean square: normal 0.80, uniform 0.87, Laplace 0.71, Student's t with two degrees of
+freedom about 0.4 at a thousand elements."""
+GIANT = 30.0
+"""Largest element over root mean square; for a million normal ones it is 5."""
+TWO_VALUED = 0.97
+CENTRED = 0.3
+"""Mean over root mean square below which the two values lie on both sides of zero."""
+SPARSE = 0.5
+"""Share of exact zeros from which on a tensor is sparse on purpose."""
+FAR_FROM_FLOOR = 0.3
+LEAST_ELEMENTS = 256
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of one weight matrix at its last look."""
+
+    name: str
+    step: int
+    peaked: float
+    """mean magnitude over root mean square"""
+    giant: float
+    """largest magnitude over root mean square"""
+    centre: float
+    largest: float
+    since_start: bool
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    shapes = [s for s in (shape_of(run, name) for name in run.matrix(WEIGHT["l2"]).columns) if s is not None]
+    heavy = [s for s in shapes if s.peaked < HEAVY and s.giant > GIANT]
+    if heavy:
+        yield _heavy(max(heavy, key=lambda s: s.giant), heavy, len(shapes))
+        return
+    pressed = [s for s in shapes if s.peaked > TWO_VALUED and abs(s.centre) < CENTRED and not s.since_start]
+    if pressed and 2 * len(pressed) >= len(shapes) and len(run.optimizers) == 1 and _is_poor(run):
+        yield _pressed(max(pressed, key=lambda s: s.peaked), pressed, len(shapes))
+
+
+def shape_of(run: Run, name: str) -> Shape | None:
+    fact = run.parameters.get(name)
+    if fact is None or len(fact.shape) < 2 or "mbedding" in fact.module_type:
+        return None
+    count = math.prod(fact.shape)
+    rows = {k: run.matrix(WEIGHT[k]).column(name) for k in ("l2", "mean", "absmax", "absmean", "zeros")}
+    known = np.all([np.isfinite(t.values) for t in rows.values()], axis=0) if rows else np.zeros(0)
+    if count < LEAST_ELEMENTS or not known.any():
+        return None
+
+    def peaked(at: int) -> tuple[float, float]:
+        share = 1 - float(rows["zeros"].values[at])
+        size = float(rows["l2"].values[at]) / math.sqrt(count * max(share, 1e-9))
+        return (float(rows["absmean"].values[at]) / max(share, 1e-9) / size if size > 0 else math.nan), size
+
+    first, last = int(np.argmax(known)), int(len(known) - 1 - np.argmax(known[::-1]))
+    shape, size = peaked(last)
+    if not size > 0 or float(rows["zeros"].values[last]) > SPARSE:
+        return None
+    largest = float(rows["absmax"].values[last])
+    before, _ = peaked(first)
+    started_so = before < HEAVY if shape < HEAVY else before > TWO_VALUED
+    step = int(rows["l2"].steps[last])
+    return Shape(name, step, shape, largest / size, float(rows["mean"].values[last]) / size, largest, started_so)
+
+
+def _is_poor(run: Run) -> bool:
+    loss, guess = loss_curve(run), baseline.chance(run)
+    return loss is not None and loss.end > FAR_FROM_FLOOR * (guess if guess is not None else loss.begin)
+
+
+def _heavy(worst: Shape, heavy: list[Shape], count: int) -> Finding:
+    fix = (
+        Fix(
+            "Initialise the layer with a bounded distribution.",
+            f"torch.nn.init.kaiming_uniform_(model.get_parameter({worst.name!r}), a=5**0.5)",
+        )
+        if worst.since_start
+        else Fix(
+            "Clip gradients by norm, and look for the step at which these elements were blown up.",
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)",
+        )
+    )
+    when = "since the first look" if worst.since_start else f"at step {worst.step}"
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.88,
+        title=f"A few giant elements make up {worst.name}: the largest is {worst.giant:.0f} times the typical size",
+        summary=(
+            f"{len(heavy)} of {count} weight matrices have tails that no usual start or training gives, {when}. "
+            "What these layers compute hangs on a handful of elements."
+        ),
+        fix=fix,
+        evidence=[
+            Evidence(
+                f"{s.name}: mean magnitude {s.peaked:.2f} of the root mean square (normal: 0.80), largest element "
+                f"{figure(s.largest)}",
+                WEIGHT["absmean"].name,
+                s.peaked,
+                HEAVY,
+            )
+            for s in sorted(heavy, key=lambda s: -s.giant)[:4]
+        ],
+        where=[Place(parameter=s.name) for s in heavy[:8]],
+        first_step=0 if worst.since_start else worst.step,
+        symptoms=("slow-descent",),
+    )
+
+
+def _pressed(worst: Shape, pressed: list[Shape], count: int) -> Finding:
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.85,
+        title=f"The weights are pressed against a limit of {figure(worst.largest)}",
+        summary=(
+            f"In {len(pressed)} of {count} weight matrices nearly all elements have the same magnitude, while the loss "
+            "stays far from its floor. Something clamps the weights at every step."
+        ),
+        fix=Fix("Drop the clamp on the weights, or widen it; use weight decay to keep weights small."),
+        evidence=[
+            Evidence(
+                f"{s.name}: mean magnitude {s.peaked:.2f} of the root mean square (normal: 0.80), none above "
+                f"{figure(s.largest)}",
+                WEIGHT["absmean"].name,
+                s.peaked,
+                TWO_VALUED,
+            )
+            for s in pressed[:4]
+        ],
+        where=[Place(parameter=s.name) for s in pressed[:8]],
+        first_step=pressed[0].step,
+        symptoms=("slow-descent",),
+    )
