@@ -242,8 +242,8 @@ NORM_NOISE = _signal(
     "1",
     Scope.MODULE,
     _GOVERNED,
-    "how far a batch's statistics stray from the running ones, mean over channels: squared distance of the mean over the "
-    "variance, or half the squared relative error of the variance, whichever is larger; about 1/n for n independent values",
+    "how far a batch's statistics stray from the running ones, mean over channels: squared distance of the mean over "
+    "the variance, or half the squared relative error of the variance, whichever is larger; about 1/n for n values",
 )
 REPRESENTATION_SPREAD = _signal(
     "representation.spread",
