@@ -94,7 +94,7 @@ class TokenTargetsProbe:
             file=place.file if place else None,
             line=place.line if place else None,
         )
-        second = [is_another_sequence(t, target).reshape(1) for t in beside]
+        second = [is_another_sequence(t, ids[0], target).reshape(1) for t in beside]
         parts = [shares.double(), *(t.double() for t in second), *(a.double().reshape(1) for a in sight.ahead)]
 
         def arrived(values: Any) -> None:
@@ -132,11 +132,14 @@ def is_mask(tensor: Tensor) -> bool:
     return tensor.dtype == torch.bool or tensor.dim() <= 1 or tensor.shape[-1] == tensor.shape[-2]
 
 
-def is_another_sequence(tensor: Tensor, target: Tensor) -> Tensor:
-    """Ids of a second sequence: not a mask of 0 and 1, not positions (equal in all rows), not the targets."""
-    differs = (tensor.max() > 1) & ((tensor[0] != tensor[-1]).any() if len(tensor) > 1 else tensor.max() > 1)
+def is_another_sequence(tensor: Tensor, ids: Tensor, target: Tensor) -> Tensor:
+    """A second sequence: not a mask of 0 and 1, not positions (equal in all rows), not the ids or targets again."""
+    differs = (tensor.max() > 1) & ((tensor != ids) & (tensor >= 0)).any()
+    if len(tensor) > 1:
+        differs = differs & (tensor[0] != tensor[-1]).any()
     if target.numel() == tensor.numel():
-        differs = differs & ((target.reshape(tensor.shape) != tensor) & (target.reshape(tensor.shape) >= 0)).any()
+        wanted = target.reshape(tensor.shape)
+        differs = differs & ((wanted != tensor) & (wanted >= 0)).any()
     return differs
 
 

@@ -1,0 +1,137 @@
+"""What the rules of the training procedure read: kept graphs, schedulers' calls, token targets, the loss as called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import torchdoctor
+from torchdoctor import signals
+from torchdoctor.facts import SchedulerFact, TokenTargetsFact
+from torchdoctor.run import Run
+
+
+def record(folder: Path, train: Callable[[], Any]) -> Run:
+    torch.manual_seed(0)
+    with torchdoctor.watch(out=folder, quiet=True) as doctor:
+        train()
+    run = doctor.run()
+    assert run is not None
+    return run
+
+
+def descend(loss_of: Callable[[nn.Module, Tensor], Tensor], keep: Callable[[Tensor], object], steps: int = 25) -> None:
+    model = nn.Linear(6, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    for _ in range(steps):
+        loss = loss_of(model, torch.randn(8, 6))
+        optimizer.zero_grad()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        keep(loss)
+
+
+def squares(model: nn.Module, x: Tensor) -> Tensor:
+    return F.mse_loss(model(x), x[:, :1])
+
+
+def test_graphs_that_are_held_are_counted(tmp_path: Path) -> None:
+    total = [torch.zeros(())]
+    held = record(tmp_path / "a", lambda: descend(squares, lambda loss: total.append(total.pop() + loss)))
+    freed = record(tmp_path / "b", lambda: descend(squares, lambda loss: loss.item()))
+    assert held.scalar(signals.GRAPHS_KEPT).values[-1] >= 5
+    assert not freed.scalar(signals.GRAPHS_KEPT).values.any()
+    assert freed.scalar(signals.GRAPH_REACH).values.max() == 0
+
+
+def test_a_state_that_is_carried_reaches_back(tmp_path: Path) -> None:
+    state = [torch.zeros(8, 1)]
+
+    def smoothed(model: nn.Module, x: Tensor) -> Tensor:
+        state.append(0.9 * state.pop() + 0.1 * model(x))
+        return state[0].square().mean()
+
+    run = record(tmp_path, lambda: descend(smoothed, lambda loss: None))
+    assert run.scalar(signals.GRAPH_REACH).values[-1] == run.scalar(signals.GRAPH_REACH).steps[-1]
+    assert run.scalar(signals.GRAPH_NODES).values[-1] > 3 * run.scalar(signals.GRAPH_NODES).values[0]
+
+
+def test_the_loss_as_called_stands_beside_what_backward_got(tmp_path: Path) -> None:
+    run = record(tmp_path, lambda: descend(lambda m, x: -3 * squares(m, x), lambda loss: None))
+    called, trained = run.scalar(signals.LOSS_CALLED), run.scalar(signals.LOSS_TRAIN)
+    first = trained.values[trained.steps == called.steps[0]][0]
+    assert first == pytest.approx(-3 * called.values[0], rel=1e-5)
+
+
+def test_schedulers_are_counted_from_their_first_call(tmp_path: Path) -> None:
+    def train() -> None:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        warm = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=3)
+        then = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.5)
+        scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [warm, then], milestones=[3])
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(3, 4)).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+
+    facts = {f.type: f for f in record(tmp_path, train).facts(SchedulerFact)}
+    assert facts["SequentialLR"].calls == 6 and facts["SequentialLR"].called_at[:3] == [1, 2, 3]
+    assert facts["StepLR"].nested and facts["StepLR"].settings["step_size"] == 5 and not facts["SequentialLR"].nested
+
+
+class Language(nn.Module):
+    """Ids in, and the loss of the next token out, as Hugging Face's models do it."""
+
+    def __init__(self, causal: bool, shift: bool = True) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 20)
+        self.attention = nn.MultiheadAttention(16, 2, batch_first=True)
+        self.causal, self.shift = causal, shift
+
+    def forward(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+        x = self.embed(input_ids)
+        length = x.shape[1]
+        mask = nn.Transformer.generate_square_subsequent_mask(length) if self.causal else None
+        logits = self.head(x + self.attention(x, x, x, attn_mask=mask)[0])
+        if self.shift:
+            logits, labels = logits[:, :-1], labels[:, 1:]
+        return F.cross_entropy(logits.transpose(1, 2), labels)
+
+
+@pytest.mark.parametrize(("causal", "shift"), [(True, True), (False, True), (True, False)])
+def test_token_targets_and_what_attention_sees(tmp_path: Path, causal: bool, shift: bool) -> None:
+    def train() -> None:
+        model = Language(causal, shift)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(4):
+            ids = torch.randint(0, 20, (6, 12))
+            optimizer.zero_grad()
+            model(input_ids=ids, labels=ids).backward()
+            optimizer.step()
+
+    fact = record(tmp_path, train).facts(TokenTargetsFact)[-1]
+    assert (fact.following, fact.same) == ((1.0, 0.0) if shift else (0.0, 1.0))
+    assert (fact.causal, fact.ahead) == ((1, 0) if causal else (0, 1))
+    assert fact.by_position and fact.single
+
+
+def test_masked_tokens_are_no_targets_of_the_same_kind(tmp_path: Path) -> None:
+    def train() -> None:
+        model = Language(causal=False, shift=False)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(4):
+            ids = torch.randint(1, 20, (6, 12))
+            hidden = torch.rand(6, 12) < 0.3
+            optimizer.zero_grad()
+            model(ids.masked_fill(hidden, 0), ids).backward()
+            optimizer.step()
+
+    assert not record(tmp_path, train).facts(TokenTargetsFact)
