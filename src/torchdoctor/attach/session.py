@@ -63,6 +63,7 @@ from torchdoctor.probes.predictions import PredictionProbe
 from torchdoctor.probes.resuming import ResumingProbe
 from torchdoctor.probes.samples import SamplesProbe
 from torchdoctor.probes.schedules import ScheduleProbe
+from torchdoctor.probes.spikes import LossWatch, SpikeProbe
 from torchdoctor.probes.splits import SplitProbe
 from torchdoctor.probes.synchronisations import SynchronisationProbe
 from torchdoctor.probes.tensors import TensorProbe
@@ -130,7 +131,7 @@ class Session:
     def _make_probes(self) -> None:
         context = self.context
         self.clock = Clock(context)
-        self.training_loss = TrainingLoss(context, self._loss_nonfinite)
+        self.training_loss = TrainingLoss(context, self._loss_nonfinite, self._loss_high)
         self.validation_loss = ValidationLoss(context)
         self.loss_calls = LossCallProbe(context)
         self.predictions = PredictionProbe(context)
@@ -138,6 +139,7 @@ class Session:
         self.batches = BatchProbe(context)
         self.membership = MembershipProbe(context, self.loop)
         self.splits = SplitProbe(context)
+        self.spikes = SpikeProbe(context)
         self.tensors = TensorProbe(context)
         self.updates = UpdateProbe(context, self.options.snapshot_bytes)
         self.turning = TurningProbe(context, self.options.snapshot_bytes)
@@ -316,6 +318,14 @@ class Session:
             self.wiring.forget_marks()
         if self.structural or self.frozen_state.looking:
             self.frozen_state.after_step(key, self.loop.updates)
+
+    def _loss_high(self, step: int, value: float, watch: LossWatch) -> None:
+        if self.spikes.done or self.root is None:
+            return
+        targets = self.targets or saved_targets(self.root)
+        known = {t.data_ptr() for t in targets}
+        inputs = [t for t in self.batch if t.data_ptr() not in known] or saved_inputs(self.root)
+        self.spikes.examine(step, value, watch, inputs, targets)
 
     def _loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")

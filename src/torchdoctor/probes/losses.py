@@ -11,6 +11,7 @@ from torch import Tensor
 from torchdoctor import signals
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.spikes import LossWatch
 
 BOXES_KEPT = 256
 BACKWARDS_KEPT = 4096
@@ -19,9 +20,16 @@ BACKWARDS_KEPT = 4096
 class TrainingLoss:
     """Collects the losses of a step's backwards and writes their mean once the optimizer is known."""
 
-    def __init__(self, context: Context, on_nonfinite: Callable[[int, float], None]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        on_nonfinite: Callable[[int, float], None],
+        on_high: Callable[[int, float, LossWatch], None] = lambda *_: None,
+    ) -> None:
         self._context = context
         self._on_nonfinite = on_nonfinite
+        self._on_high = on_high
+        self._watch = LossWatch()
         self._waiting: list[list[float]] = []
 
     @contained("losses: backward")
@@ -37,6 +45,8 @@ class TrainingLoss:
             box.append(number)
             if not math.isfinite(number):
                 self._on_nonfinite(step, number)
+            elif self._watch.is_high(number):
+                self._on_high(step, number, self._watch)
 
         if loss.is_cpu:
             arrived(loss.item())
