@@ -534,7 +534,7 @@ class ResumeFact(Fact):
     saved_progress: str | None
     """the checkpoint's entry that counts epochs or steps, such as "epoch = 12" """
     file_written: bool
-    """this process writes checkpoints to the same path"""
+    """this process writes checkpoints to the same path, or reads them from memory"""
     saved_rates: list[float] = field(default_factory=list)
     """learning rates of the groups in the checkpoint, and of the optimizer that trained before in this process"""
     saved_initial_rates: list[float] = field(default_factory=list)
@@ -678,6 +678,18 @@ class FeaturesFact(Fact):
     """of a batch; integer inputs (token ids) count as one feature"""
     mean: list[float]
     std: list[float]
+
+
+@dataclass(frozen=True)
+class TokensFact(Fact):
+    """How often token ids occurred so far, counted by their remainder."""
+
+    kind: ClassVar[str] = "tokens"
+    phase: str
+    group: str
+    samples: int
+    counts: list[int]
+    """of ids whose remainder by the length of this list is 0, 1, 2 ..."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer, lr_scheduler
 
 from torchdoctor.attach.guard import guarded
-from torchdoctor.attach.places import caller, direct_caller
+from torchdoctor.attach.places import caller
 from torchdoctor.attach.session import Session
 
 INITIALISERS = (
@@ -76,6 +76,7 @@ class HandlingSites:
     @guarded("optimizer state loaded")
     def optimizer_loaded(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
         self.session.resuming.optimizer_loaded()
+        self.session.custody.restarted()
 
     @guarded("optimizer state asked")
     def optimizer_asked(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
@@ -141,6 +142,6 @@ class HandlingSites:
         @guarded(f"waiting by {call}")
         def waited(_token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
             if args and isinstance(args[0], Tensor):
-                self.session.synchronisations.called(call, args[0], direct_caller())
+                self.session.synchronisations.called(call, args[0], caller())
 
         return waited

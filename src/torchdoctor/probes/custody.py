@@ -63,6 +63,7 @@ class CustodyProbe:
         self._history: dict[str, dict[int, int]] = {}
         self._looks: deque[Look] = deque()
         self._steppers: set[int] = set()
+        self._restarted = False
         self._call: tuple[str, Place | None] | None = None
         self._boundaries = 0
         self._boundary_at = 0.0
@@ -75,7 +76,8 @@ class CustodyProbe:
 
     @contained("custody: before_step")
     def before_step(self, key: str, optimizer: Optimizer, structural: bool) -> None:
-        fresh = id(optimizer) not in self._steppers
+        fresh = id(optimizer) not in self._steppers or self._restarted
+        self._restarted = False
         self._steppers.add(id(optimizer))
         self.waiting = False
         if self._armed or structural:
@@ -119,6 +121,10 @@ class CustodyProbe:
         if self._armed and not self._during_taken:
             self._during_taken = True
             self._take(self._evaluated, None)
+
+    def restarted(self) -> None:
+        """An optimizer's state was loaded: what it goes on from is meant as a whole."""
+        self._restarted = True
 
     def renamed(self) -> None:
         self._history.clear()

@@ -36,6 +36,7 @@ class FrozenStateProbe:
         self._marks: dict[str, int] = {}
         self._changed: set[str] = set()
         self._first: dict[str, tuple[weakref.ref[nn.Module], Tensor, Tensor]] = {}
+        self._toggled: set[str] = set()
         self._drift = 0.0
 
     @contained("frozen state: boundary")
@@ -102,9 +103,11 @@ class FrozenStateProbe:
                 prefix = f"{label}." if several else ""
                 norms.update({prefix + name: norm for name, norm in _behind_frozen(model)})
         for name in [n for n in self._first if n not in norms or self._first[n][0]() is not norms[n]]:
+            if self._first[name][0]() is not None:
+                self._toggled.add(name)  # frozen for another network's update only
             del self._first[name]
         parts, names = [], []
-        for name, norm in list(norms.items())[:NORMS_KEPT]:
+        for name, norm in [item for item in norms.items() if item[0] not in self._toggled][:NORMS_KEPT]:
             if name not in self._first:
                 mean, variance = norm.running_mean.detach().clone(), norm.running_var.detach().clone()
                 self._first[name] = (weakref.ref(norm), mean, variance)

@@ -159,7 +159,7 @@ class ResumingProbe:
             saved_optimizer=bool(checkpoint and checkpoint.optimizers) or (earlier is not None and self._state_asked),
             saved_scheduler=bool(checkpoint and checkpoint.scheduler),
             saved_progress=checkpoint.progress if checkpoint else None,
-            file_written=bool(checkpoint and checkpoint.path in self._written_paths),
+            file_written=bool(checkpoint and (checkpoint.path is None or checkpoint.path in self._written_paths)),
             saved_rates=_rates(groups),
             saved_initial_rates=_rates(groups, "initial_lr") or (self._rates[earlier] if earlier is not None else []),
             rates=_rates(optimizer.param_groups),

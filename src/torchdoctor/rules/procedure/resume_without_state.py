@@ -14,7 +14,7 @@ outgrown. The loss jumps at the resume, and time is spent on getting back.
 By state: at the first update of an optimizer, its parameters had just been filled by `load_state_dict` and its own
 state was empty. That this is a resume, and not a fine-tuning, is known where the checkpoint held an optimizer's state
 that nobody loaded, where this very process had trained these weights before with an optimizer of the same kind, or
-where it writes checkpoints to the same path. The learning rate must be the one that the training had, or began with; a
+where it writes checkpoints to the same path. A copy that was only ever in memory must make the loss or the rate jump. The learning rate must be the one that the training had, or began with; a
 training set of another size speaks for a transfer, and nothing is said then.
 
 ## How to fix it
@@ -38,6 +38,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, LoaderFact, OptimizerFact, ResumeFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules import curves
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.places import known, receiver
 from torchdoctor.rules.rule import Rule
@@ -62,6 +63,8 @@ WHOLE = 0.99
 """Share of the optimizer's elements that came from the checkpoint; a new head means fine-tuning."""
 RATE_JUMP = 1.5
 """A rate so many times what it was before the break: the schedule began anew."""
+JUMP_SIGMAS = 4.0
+"""Median of ten losses over their own scatter: by chance under one in 10,000."""
 ROUNDS = 4
 """So many resumes in one process are a method."""
 WINDOW = 10
@@ -80,6 +83,20 @@ def detect(run: Run) -> Iterator[Finding]:
         if moments or schedule:
             yield _finding(run, step, fact, moments, jump if schedule else None)
             return
+
+
+def _is_harmful(run: Run, step: int, fact: ResumeFact, jump: float | None) -> bool:
+    """A checkpoint in a file is there to resume from; a copy in memory may be a student, a pruned or a best model."""
+    if fact.saved_optimizer or fact.file_written or jump is not None:
+        return True
+    loss = loss_curve(run)
+    if loss is None:
+        return False
+    steps, values = loss.curve.steps, loss.curve.values
+    before, after = values[steps < step][-3 * WINDOW :], values[steps >= step][:WINDOW]
+    if len(before) < WINDOW or len(after) < WINDOW // 2:
+        return False
+    return float(np.median(after)) > float(np.median(before)) + JUMP_SIGMAS * max(curves.noise(before), 1e-12)
 
 
 def _is_resume(fact: ResumeFact) -> bool:
@@ -139,7 +156,7 @@ def _finding(run: Run, step: int, fact: ResumeFact, moments: bool, jump: float |
     if jump is not None or fact.saved_scheduler:
         code += '\nscheduler.load_state_dict(checkpoint["scheduler"])'
     return RULE.finding(
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if _is_harmful(run, step, fact, jump) else Severity.INFO,
         confidence=0.9 if fact.saved_optimizer else 0.8,
         proof=Proof.STRUCTURE,
         title=f"training is resumed at step {step} without {lost}",

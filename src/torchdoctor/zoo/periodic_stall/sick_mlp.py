@@ -1,4 +1,4 @@
-"""Digits with a checkpoint every ten steps, which holds the data and all outputs besides the model."""
+"""Digits with a checkpoint every five steps, which holds the data and all outputs besides the model."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 GRADE = os.environ.get("GRADE", "medium")
-COPIES = {"mild": 10, "medium": 60, "severe": 150}[GRADE]
+COPIES = {"mild": 20, "medium": 120, "severe": 250}[GRADE]
 
 
 def main():
@@ -30,7 +30,7 @@ def main():
                 loss.backward()
                 optimizer.step()
                 step += 1
-                if step % 10 == 0:
+                if step % 5 == 0:
                     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "data": views}
                     torch.save(state, Path(folder) / "last.pt")
             print(f"epoch {epoch}: {loss.item():.3f}")
