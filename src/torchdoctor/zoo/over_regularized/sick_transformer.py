@@ -1,4 +1,4 @@
-"""A small transformer that sorts sequences by their commonest symbol, with AdamW and a decay meant for something else."""
+"""A small transformer that sorts sequences by their commonest symbol, with AdamW and a decay far beyond the usual."""
 
 import os
 
