@@ -14,8 +14,9 @@ outgrown. The loss jumps at the resume, and time is spent on getting back.
 By state: at the first update of an optimizer, its parameters had just been filled by `load_state_dict` and its own
 state was empty. That this is a resume, and not a fine-tuning, is known where the checkpoint held an optimizer's state
 that nobody loaded, where this very process had trained these weights before with an optimizer of the same kind, or
-where it writes checkpoints to the same path. A copy that was only ever in memory must make the loss or the rate jump. The learning rate must be the one that the training had, or began with; a
-training set of another size speaks for a transfer, and nothing is said then.
+where it writes checkpoints to the same path. A copy that was only ever in memory must make the loss or the rate jump;
+else it is an info. The learning rate must be the one that the training had, or began with; a training set of another
+size speaks for a transfer, and nothing is said then.
 
 ## How to fix it
 Save and load all of it: `{"model": ..., "optimizer": optimizer.state_dict(), "scheduler": scheduler.state_dict(),
