@@ -250,7 +250,8 @@ REPRESENTATION_SPREAD = _signal(
     "1",
     Scope.MODULE,
     _GOVERNED,
-    "standard deviation over samples over root mean square: 0 if all samples give the same",
+    "standard deviation over samples over root mean square: 0 if all samples give the same; of outputs: of their "
+    "directions",
 )
 REPRESENTATION_RANK = _signal(
     "representation.rank",

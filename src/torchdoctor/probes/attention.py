@@ -142,13 +142,14 @@ def _measure(weights: Tensor, is_open: Tensor | None, most: Tensor | None, batch
         is_open = torch.where(causal.bool(), ~later, torch.ones_like(later)).expand(weights.shape)
     count = is_open.sum(-1).float()
     entropy = -(weights * weights.clamp_min(1e-30).log()).sum(-1)
-    counted = count >= 2
+    counted = (count >= 2) & (weights.sum(-1) > 0.5)
     relative = torch.where(counted, entropy / count.clamp_min(2).log(), torch.zeros_like(entropy))
     across = [d for d in range(relative.dim()) if d != 1] if weights.dim() == 4 else None
     heads = relative.sum(across) / counted.sum(across).clamp_min(1) if across else relative.sum() / counted.sum()
     heads = torch.where(counted.any(), heads, nan).reshape(-1)
     padded, on_padding, real = key_padding(weights, batch)
-    empty = ((count == 0) & real).float().sum() / real.expand(count.shape).float().sum().clamp_min(1)
+    hidden = (count == 0) | (weights.sum(-1) < 0.5)
+    empty = (hidden & real).float().sum() / real.expand(count.shape).float().sum().clamp_min(1)
     parts = {
         "entropy": heads.mean(),
         "entropy_low": heads.min(),

@@ -1,4 +1,4 @@
-"""How much the last hidden features and the outputs differ between samples."""
+"""How much the last hidden features and the directions of the outputs differ between samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchdoctor import signals
 from torchdoctor.attach.guard import contained
@@ -74,7 +74,8 @@ def _measure(rows: dict[str, Tensor], name: str, node: Any) -> None:
     given = thinned(given.detach())
     rows[f"features into {name}"] = spread_and_rank(given)
     if isinstance(weight, Tensor) and 1 < weight.shape[1] <= OUTPUTS and weight.dtype == given.dtype:
-        rows[f"output of {name}"] = spread_and_rank(_added_bias(node, given @ weight.detach()))
+        output = _added_bias(node, given @ weight.detach())
+        rows[f"output of {name}"] = spread_and_rank(nn.functional.normalize(output, dim=1))
 
 
 def _added_bias(node: Any, product: Tensor) -> Tensor:

@@ -13,11 +13,11 @@ outputs agree, and agreeing is all that was asked for.
 - Penalties or weight decay so strong that the best answer is a constant.
 
 ## How it is detected
-The last layers' inputs and outputs are looked at over the samples of a batch: their standard deviation relative to
-their root mean square, and the effective number of directions. It is an error if all samples gave the same from the
-first look to the last, bit for bit, though the inputs vary and the loss goes nowhere; a warning if, where the loss
-compares outputs with one another, the spread fell under 2 % and to less than a fifth of what it was; or if, where the
-loss is stuck, it fell under 1 %. As other causes leave the same trace, this diagnosis stands behind any that is proved.
+The last layers' inputs and the directions of their outputs are looked at over the samples of a batch: their standard
+deviation relative to their root mean square, and the effective number of directions. It is an error if all samples gave
+the same from the first look to the last, bit for bit, though the inputs vary and the loss goes nowhere; a warning if,
+where the loss compares outputs with one another, the spread fell under 10 % and to less than a fifth of what it was (an
+error under 2 %); or if, where the loss is stuck, that of the features fell under 1 %. As other causes leave the same trace, this diagnosis stands behind any that is proved.
 
 ## How to fix it
 Add what keeps samples apart: negatives (InfoNCE, triplets), a variance term (VICReg), a predictor with a stopped
@@ -72,7 +72,9 @@ RULE = Rule(
 
 SAME = 1e-6
 """Relative spread below which rows of float32 are equal but for rounding."""
-COLLAPSED = 0.02
+COLLAPSED = 0.1
+"""Spread of directions where the loss compares them: embeddings that tell samples apart give 0.5 to 1."""
+GONE = 0.02
 STUCK_SPREAD = 0.01
 """Spread relative to the root mean square: fresh networks give 0.1 to 1, trained ones no less."""
 FELL = 5.0
@@ -156,7 +158,7 @@ def _is_supervised(run: Run) -> bool:
 def _identical(run: Run, layers: list[Layer]) -> Finding | None:
     """Every sample gave the same at every look."""
     loss = loss_curve(run)
-    same = [layer for layer in layers if layer.most <= SAME]
+    same = [layer for layer in layers if layer.most <= SAME and not layer.name.startswith(OUTPUT)]
     squashing = sum(m.activation in ("sigmoid", "tanh") for m in run.modules.values())
     if not same or squashing >= SQUASHING or (loss is not None and not loss.stuck):
         return None
@@ -184,7 +186,7 @@ def _drawn_together(layers: list[Layer]) -> Finding | None:
         return None
     return _finding(
         outputs,
-        Severity.ERROR if outputs[0].end < STUCK_SPREAD else Severity.WARNING,
+        Severity.ERROR if outputs[0].end < GONE else Severity.WARNING,
         0.92,
         "the embeddings have collapsed to a point",
         "The loss only asks outputs to agree, and the model has found the easy answer: the same output for every "

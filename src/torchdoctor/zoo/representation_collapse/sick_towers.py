@@ -19,34 +19,26 @@ def sample(n):
     return picture, sentence
 
 
-class PictureTower(nn.Module):
+class Towers(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(36, 64), nn.GELU(), nn.Linear(64, 24))
-
-    def forward(self, picture):
-        return self.net(picture)
-
-
-class TextTower(nn.Module):
-    def __init__(self):
-        super().__init__()
+        self.picture = nn.Sequential(nn.Linear(36, 64), nn.GELU(), nn.Linear(64, 24))
         self.words = nn.Embedding(WORDS, 32)
         self.rnn = nn.GRU(32, 48, batch_first=True)
-        self.project = nn.Linear(48, 24)
+        self.sentence = nn.Linear(48, 24)
 
-    def forward(self, sentence):
+    def forward(self, picture, sentence):
         _, last = self.rnn(self.words(sentence))
-        return self.project(last[0])
+        return self.picture(picture), self.sentence(last[0])
 
 
-pictures, text = PictureTower(), TextTower()
-optimizer = torch.optim.Adam([*pictures.parameters(), *text.parameters()], lr=2e-3)
+towers = Towers()
+optimizer = torch.optim.Adam(towers.parameters(), lr=2e-3)
 pull = nn.CosineEmbeddingLoss()
 
 
 def loss_of(picture, sentence):
-    a, b = pictures(picture), text(sentence)
+    a, b = towers(picture, sentence)
     return pull(a, b, torch.ones(len(a)))
 
 
