@@ -1,4 +1,4 @@
-"""Outcomes counted: what was named, how soon, how often for nothing, and whether a stated confidence can be believed."""
+"""Outcomes counted: what was named, how soon, how often for nothing, and whether stated confidence can be believed."""
 
 from __future__ import annotations
 

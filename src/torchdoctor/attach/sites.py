@@ -183,6 +183,7 @@ class Sites:
                     session.graph.place(graph)
                 session.wiring.graph_reached(leaves, session.registry.stray_parameters())
                 session.liveness.look(loss, graph)
+                session.operations.look(loss, graph)
                 if session.loop.backwards_since_step == 1:
                     session.token_targets.look(loss, session.targets, place)
                 looking = LOOK in session.context.looks
