@@ -20,7 +20,8 @@ from torch import Tensor
 from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.loop import Loop, Pass
-from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, FeaturesFact, MembershipFact, ValidationBatchFact
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, FeaturesFact, MembershipFact, TokensFact, ValidationBatchFact
+from torchdoctor.probes.batches import count_values
 from torchdoctor.probes.context import Context
 
 SAMPLES = 256
@@ -39,6 +40,7 @@ SAMPLES_COMPARED = 64
 SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 4096
 BIT_ELEMENTS = 8
 GROUPS = 40
+BUCKETS, TOKENS = 64, 1 << 16
 
 _TOP = np.uint64(1 << 63)
 
@@ -114,6 +116,7 @@ class MembershipProbe:
         self._members: dict[tuple[str, str], Members] = {}
         self._codes: dict[tuple[str, str], str] = {}
         self._moments: dict[str, Moments] = {}
+        self._tokens: dict[tuple[str, str], tuple[int, NDArray[np.int64], int]] = {}
         self._last: set[int] = set()
         self._object: Callable[[], Tensor | None] = lambda: None
         self._validation = -1
@@ -136,6 +139,9 @@ class MembershipProbe:
         if marks is None or not marks.numel():
             return
         seen.data["marks"] = marks
+        if tensor.dtype in (torch.int64, torch.int32) and tensor.dim() >= 2:
+            flat = tensor.detach().reshape(-1)[:TOKENS].long() % BUCKETS
+            seen.data["tokens"] = (tensor.shape[0], count_values(flat, BUCKETS))
         if seen.grad:
             seen.data["spread"] = measure_spread(tensor.detach())
             seen.data["bits"] = measure_bits(tensor.detach())
@@ -166,6 +172,7 @@ class MembershipProbe:
             return
         if seen.phase == TRAIN:
             self._context.read(marks, lambda values: self._train(values, seen.step))
+            self._write_tokens(seen, "")
             self._context.record.scalar(signals.BATCH_PART.name, seen.step, seen.data["part"], TRAIN)
             for name, found in ((signals.BATCH_SPREAD.name, "spread"), (signals.BATCH_BITS.name, "bits")):
                 value: Tensor | None = seen.data.get(found)
@@ -182,6 +189,7 @@ class MembershipProbe:
         place = seen.data.get("place")
         self._codes.setdefault((VALIDATION, group), place.code[:200] if place else "")
         self._context.read(marks, lambda values: self._validated(values, group))
+        self._write_tokens(seen, seen.loader or "")
         if "moments" in seen.data:
             shape, moments = seen.data["moments"]
             whole = group if seen.loader else ""
@@ -209,6 +217,24 @@ class MembershipProbe:
     def _validated(self, values: NDArray[np.int64], group: str) -> None:
         if (VALIDATION, group) in self._members or len(self._members) < GROUPS:
             self._members.setdefault((VALIDATION, group), Members()).add(values)
+
+    def _write_tokens(self, seen: Pass, group: str) -> None:
+        if "tokens" not in seen.data:
+            return
+        samples, counts = seen.data["tokens"]
+        phase, step = seen.phase, seen.step
+        self._context.read(counts, lambda values: self._count_tokens(phase, group, samples, values, step))
+
+    def _count_tokens(self, phase: str, group: str, samples: int, values: NDArray[Any], step: int) -> None:
+        if (phase, group) not in self._tokens and len(self._tokens) >= GROUPS:
+            return
+        seen, counts, written = self._tokens.get((phase, group), (0, np.zeros(BUCKETS, np.int64), 0))
+        seen, counts = seen + samples, counts + values.astype(np.int64)
+        if seen >= 1.2 * written:
+            written = seen
+            fact = TokensFact(phase, group, seen, counts.tolist())
+            self._context.record.fact(fact, step, f"{phase}/{group}")
+        self._tokens[phase, group] = (seen, counts, written)
 
     def _moments_arrived(self, moments_2F: NDArray[Any], group: str, shape: list[int]) -> None:
         known = self._moments.get(group)

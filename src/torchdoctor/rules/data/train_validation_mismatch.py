@@ -17,7 +17,8 @@ and over whole validations. The distance of a feature is the Kullback-Leibler di
 distributions, in nats: 0.5 for a mean that is off by one standard deviation, 0.8 for a standard deviation off by a
 factor of two and more for larger ones. The median over features must reach 0.35; or 0.12 if validation loss is twice
 the training loss from the first validation on; or a few features must be off by more than 3 nats and two standard
-deviations.
+deviations. Token ids are counted in 64 classes; the two distributions must differ by 0.15 in total variation beyond
+chance, the class that differs most (padding) left out.
 
 ## How to fix it
 Use one function for the deterministic part of preprocessing and call it for both splits; fit scalers and vocabularies
@@ -41,7 +42,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, VALIDATION, FeaturesFact, InputsFact, ModesFact
+from torchdoctor.facts import TRAIN, VALIDATION, FeaturesFact, InputsFact, ModesFact, TokensFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.curves import Floats, figure
@@ -80,6 +81,11 @@ CERTAIN = 3.0
 MOVED = 2.0
 """Standard deviations by which the mean of a single feature must be off; outliers alone widen, but do not move it."""
 LEAST_SAMPLES, LEAST_TRAINED = 30, 100
+LEAST_TOKENS = 1000
+OTHER_TOKENS = 0.15
+"""Total variation between counts of ids in 64 classes; texts of other topics, one vocabulary, differ by about 0.1."""
+TOKENS_A_SAMPLE = 8
+"""Words of a text depend on each other: a sample counts for so many independent ones."""
 CAP = 100.0
 
 
@@ -112,6 +118,10 @@ class Distance:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    tokens = token_distance(run)
+    if tokens is not None and tokens > OTHER_TOKENS:
+        yield _other_tokens(run, tokens)
+        return
     distances = [d for d in (measure(run, f) for f in last_features(run)) if d is not None]
     if not distances:
         return
@@ -125,6 +135,32 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     elif distance.middle < 0.05:
         text = "validation inputs have the mean and spread of training inputs"
         yield RuledOut(RULE.name, text, FeaturesFact.kind, distance.middle)
+
+
+def token_distance(run: Run) -> float | None:
+    """Total variation between the token ids of both phases beyond that of chance, without what differs most (padding)."""
+    phases, found = loader_phases(run), {(f.phase, f.group): f for f in run.facts(TokensFact)}
+    trained = found.get((TRAIN, ""))
+    held = [
+        f
+        for (phase, group), f in found.items()
+        if phase == VALIDATION and (group not in phases or phases[group].phase != TRAIN)
+    ]
+    if trained is None or not held or trained.samples < LEAST_TRAINED:
+        return None
+    return max(variation(trained, f) for f in held)
+
+
+def variation(trained: TokensFact, held: TokensFact) -> float:
+    if held.samples < LEAST_SAMPLES or sum(held.counts) < LEAST_TOKENS:
+        return 0.0
+    a, b = np.array(trained.counts, np.float64), np.array(held.counts, np.float64)
+    keep = np.arange(len(a)) != int(np.argmax(np.abs(a / a.sum() - b / b.sum())))
+    a, b = a[keep], b[keep]
+    if not a.sum() or not b.sum():
+        return 0.0
+    chance = 0.4 * math.sqrt(len(a) / (TOKENS_A_SAMPLE * held.samples))
+    return float(0.5 * np.abs(a / a.sum() - b / b.sum()).sum()) - chance
 
 
 def last_features(run: Run) -> list[FeaturesFact]:
@@ -187,6 +223,38 @@ def starting_gap(run: Run) -> float | None:
     return min(ratios) if ratios else None
 
 
+def _other_tokens(run: Run, distance: float) -> Finding:
+    worse = starting_gap(run)
+    modes = [f for f in run.facts(ModesFact) if f.phase == VALIDATION and f.file]
+    text = f"{distance:.0%} of the token ids in validation, beyond chance, lie where training has fewer of them"
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.9 if distance > 2 * OTHER_TOKENS or (worse or 0) > WORSE else 0.8,
+        title="Validation uses its token ids differently from training",
+        summary="The ids that are frequent in validation are not those that are frequent in training: another "
+        "vocabulary or encoding, or texts from elsewhere. To the model they are other words.",
+        where=known(*(Place(file=f.file, line=f.line) for f in modes[:1])),
+        evidence=[
+            Evidence(text, TokensFact.kind, distance, OTHER_TOKENS),
+            *_gap_evidence(run, worse),
+        ],
+        fix=Fix(
+            "Build the vocabulary from the training texts once, save it, and encode both splits with it.",
+            "vocabulary = build_vocabulary(train_texts)\n"
+            "train, val = encode(train_texts, vocabulary), encode(val_texts, vocabulary)",
+        ),
+        symptoms=("train-down-validation-flat", "validation-flat"),
+    )
+
+
+def _gap_evidence(run: Run, worse: float | None) -> list[Evidence]:
+    if worse is None or worse <= 1.2:
+        return []
+    held = run.scalar(LOSS_VALIDATION)
+    text = f"validation loss is {figure(worse)} times the training loss from the first validations on"
+    return [Evidence(text, LOSS_VALIDATION.name, worse, WORSE, curves.spark(held.values))]
+
+
 def _finding(run: Run, distance: Distance, worse: float | None, *, certain: bool) -> Finding:
     many, worst = len(distance.nats), distance.worst
     t = [figure(float(part[worst])) for part in distance.trained]
@@ -204,10 +272,7 @@ def _finding(run: Run, distance: Distance, worse: float | None, *, certain: bool
         ),
         Evidence(f"{name}: mean {t[0]}, standard deviation {t[1]} in training; {v[0]} and {v[1]} in validation"),
     ]
-    if worse is not None and worse > 1.2:
-        held = run.scalar(LOSS_VALIDATION)
-        text = f"validation loss is {figure(worse)} times the training loss from the first validations on"
-        evidence.append(Evidence(text, LOSS_VALIDATION.name, worse, WORSE, curves.spark(held.values)))
+    evidence += _gap_evidence(run, worse)
     modes = [f for f in run.facts(ModesFact) if f.phase == VALIDATION and f.file]
     scale = float(np.median(distance.ratio))
     summary = "Validation is preprocessed differently or drawn from elsewhere: "
