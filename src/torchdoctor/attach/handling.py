@@ -31,7 +31,8 @@ INITIALISERS = (
     "orthogonal_",
     "sparse_",
 )
-WAITING_CALLS = ("item", "tolist", "cpu", "numpy", "__repr__", "__format__", "__float__")
+WAITING_CALLS = ("item", "tolist", "cpu", "numpy", "__repr__", "__float__")
+"""Formatting a tensor reads it by `item`."""
 
 
 class HandlingSites:

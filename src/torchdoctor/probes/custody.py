@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
@@ -24,8 +25,8 @@ from torchdoctor.facts import OverwriteFact
 from torchdoctor.probes.context import Context
 
 TENSORS_KEPT = 128
-ELEMENTS_KEPT = 16_384
-"""Elements at the beginning of a tensor that are compared: whoever overwrites a tensor overwrites its beginning."""
+BYTES_KEPT = 2048
+"""Bytes at the beginning of a tensor that are compared: whoever overwrites a tensor overwrites its beginning."""
 FACTS_KEPT = 64
 STATES_KEPT = 64
 NAMES_KEPT = 500
@@ -147,10 +148,11 @@ class CustodyProbe:
         ][:TENSORS_KEPT]
         if not named:
             return
+        named = [(n, p) for n, p in named if p.device == named[0][1].device]
         names = [n for n, _ in named]
         if look is not None:
             look.sizes = {n: p.numel() for n, p in named}
-        marks = torch.cat([stats.fingerprints(p.detach().reshape(-1)[:ELEMENTS_KEPT].reshape(1, -1)) for _, p in named])
+        marks = mark_beginnings([p for _, p in named])
         if len(marks) != len(names):
             return
         self._context.read(marks, lambda values: use(_named(names, values), look))
@@ -204,6 +206,15 @@ class CustodyProbe:
             line=look.place.line if look.place else None,
         )
         self._context.record.fact(fact, look.step, f"{look.within}/{fact.hits}")
+
+
+def mark_beginnings(tensors: list[Tensor]) -> Tensor:
+    """A fingerprint of the first bytes of each, by one pass over all of them."""
+    rows = []
+    for tensor in tensors:
+        octets = tensor.detach().reshape(-1)[: BYTES_KEPT // tensor.element_size()].contiguous().view(torch.uint8)
+        rows.append(F.pad(octets, (0, BYTES_KEPT - len(octets))) if len(octets) < BYTES_KEPT else octets)
+    return stats.fingerprints(torch.stack(rows))
 
 
 def _named(names: list[str], values: NDArray[Any]) -> Marks:

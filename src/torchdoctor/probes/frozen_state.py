@@ -16,9 +16,9 @@ from torchdoctor import stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import FrozenChangeFact
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.custody import mark_beginnings
 
 TENSORS_KEPT = 128
-ELEMENTS_KEPT = 16_384
 NORMS_KEPT = 64
 GROWTH = 2.0
 """The drift of running statistics is written again when it has grown by this factor."""
@@ -62,15 +62,13 @@ class FrozenStateProbe:
             and p.numel()
             and stats.unsupported(p) is None
         ]
-        self._before = [(n, p, id(p)) for n, p in named[:TENSORS_KEPT]]
+        self._before = [(n, p, id(p)) for n, p in named[:TENSORS_KEPT] if p.device == named[0][1].device]
         if self._before:
             names = [n for n, _, _ in self._before]
             self._context.read(self._fingerprint(), lambda values: self._keep(names, values))
 
     def _fingerprint(self) -> Tensor:
-        return torch.cat(
-            [stats.fingerprints(p.detach().reshape(-1)[:ELEMENTS_KEPT].reshape(1, -1)) for _, p, _ in self._before]
-        )
+        return mark_beginnings([p for _, p, _ in self._before])
 
     def _keep(self, names: list[str], values: NDArray[Any]) -> None:
         self._marks = dict(zip(names, np.asarray(values).tolist(), strict=True))

@@ -44,7 +44,7 @@ def main():
         right = (logits.argmax(-1) == rows[:, 1:]).float().mean()
         spread = logits.detach().std()
         print(f"{step}: loss {loss:.3f} accuracy {right:.3f} norm {norm:.3f} spread {spread:.3f}", file=log)
-        print(loss, right, norm, spread, file=log)
+        print(*(f"{name} {p.grad.norm():.2g}" for name, p in model.named_parameters()), file=log)
         if step % 50 == 49:
             print(f"step {step + 1}: {loss.item():.3f}")
 
