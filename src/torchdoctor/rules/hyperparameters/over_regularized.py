@@ -67,7 +67,6 @@ RULE = Rule(
         "underfitting",
         "validation-better-than-training",
         "weight-norm-growth",
-        "abnormal-distribution",
         "vanishing-gradients",
         "dead-relu",
         "majority-class-collapse",

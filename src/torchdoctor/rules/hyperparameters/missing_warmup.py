@@ -1,0 +1,176 @@
+"""No warm-up: the first steps of an adaptive optimizer throw the model off.
+
+## What it means
+Adam and its relatives divide each gradient by an average of past ones. On the first steps there is no past: every
+element moves by the full rate whatever its gradient is worth, on weights that are not adapted to anything yet. The
+loss shoots up, and a good part of the run goes into coming back; in deep transformers it may never come back. Later on
+the very same rate is fine.
+
+## Why it happens
+- The rate of a recipe was taken over without its warm-up, or the scheduler is made and never stepped.
+- Post-norm transformers and deep plain networks, whose first gradients are large and uneven.
+- A rate that was raised until the end of training looked good, with nobody looking at its beginning.
+
+## How it is detected
+The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to one
+and a half times its start and more (a running median, so no single batch), stays above its start for at least ten
+steps or a fiftieth of the run, and the first updates change the weights by 2 % of their size and more, at least three
+times what they do later. Then it recovers and ends below half of its start, at a rate that was not lowered before it
+recovered: so the rate suits the model, and only the beginning did not.
+
+## How to fix it
+Raise the rate linearly from nearly zero over the first 1 to 10 % of the steps. Or lower the rate, or use pre-norm
+blocks.
+
+## Known false alarms
+A first batch that happens to be easy makes the next ones look like a rise; the running median and the length of the
+rise rule it out. A run that never recovers is told as learning-rate-too-high.
+
+## References
+Goyal et al., "Accurate, Large Minibatch SGD" (2017). Vaswani et al., "Attention Is All You Need" (2017). Liu et al.,
+"On the Variance of the Adaptive Learning Rate and Beyond" (2020). Xiong et al., "On Layer Normalization in the
+Transformer Architecture" (2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.loss_curve import loss_curve
+from torchdoctor.rules.places import receiver
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO
+
+RULE = Rule(
+    code="H005",
+    name="missing-warmup",
+    family="hyperparameters",
+    needs=(LOSS_TRAIN, LEARNING_RATE, UPDATE_RATIO),
+    explains=("learning-rate-too-high", "exploding-gradients", "dead-relu", "saturated-activations", "outlier-batch"),
+)
+
+ADAPTIVE = ("Adam", "AdamW", "NAdam", "Adamax", "RMSprop", "Adagrad", "Adafactor", "Lion")
+RISEN = 1.5
+"""Running median of five over the start; fresh batches vary by less."""
+FIRST_PART, FIRST_STEPS = 0.05, 60
+"""The rise must come within this share of the run, or so many steps."""
+LASTED, LASTED_SHARE = 10, 0.02
+"""Steps above the start, and as a share of the run."""
+LARGE_FIRST_UPDATE = 0.02
+"""Relative change of the weight matrices in the first steps, twenty times the usual."""
+LARGER_THAN_LATER = 3.0
+RECOVERED = 0.5
+"""End over start: the rate does work."""
+NO_WARMUP = 0.9
+"""First rate over the highest of the first part."""
+LEAST_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Throw:
+    """How the first steps threw the loss."""
+
+    start: float
+    peak: float
+    back_at: int
+    steps: int
+    """spent above the start"""
+    first: float
+    later: float
+    """relative updates"""
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    loss = loss_curve(run)
+    optimizer = next(iter(run.optimizers.values()), None)
+    if loss is None or loss.broke_at is not None or optimizer is None or len(run.optimizers) > 1:
+        return
+    if optimizer.type not in ADAPTIVE or len(loss.curve) < LEAST_STEPS or loss.curve.values.min() < 0:
+        return
+    throw = throw_of(run, loss.curve, loss.end)
+    if throw is not None and starts_high(run, throw.back_at):
+        yield _finding(run, throw, loss.curve)
+
+
+def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
+    moved = movement.read(run)
+    if moved is None or not moved.measured or len(moved) < 5:
+        return None
+    middle_S = moved.middle_S
+    first, later = float(np.nanmax(middle_S[:3])), float(np.nanmedian(middle_S[len(middle_S) // 2 :]))
+    if first < LARGE_FIRST_UPDATE or first < LARGER_THAN_LATER * later:
+        return None
+    guess = baseline.chance(run)
+    start = max(float(curve.values[0]), guess if guess is not None else 0.0)
+    level_S = curves.smooth(curve.values, 5)
+    last = int(curve.steps[-1])
+    early = curve.steps <= max(FIRST_STEPS, FIRST_PART * last)
+    if end > RECOVERED * start or not early.any() or level_S[early].max() < RISEN * start:
+        return None
+    peak_at = int(np.argmax(np.where(early, level_S, -np.inf)))
+    below = np.flatnonzero(level_S[peak_at:] < start)
+    back = peak_at + int(below[0]) if len(below) else len(level_S) - 1
+    spent = int(curve.steps[back] - curve.steps[0])
+    if spent < max(LASTED, LASTED_SHARE * last):
+        return None
+    return Throw(start, float(level_S[peak_at]), int(curve.steps[back]), spent, first, later)
+
+
+def starts_high(run: Run, until: int) -> bool:
+    """The rate begins at its highest and is not lowered before the loss has come back."""
+    for key in run.keys(LEARNING_RATE):
+        trace = run.scalar(LEARNING_RATE, key)
+        head = trace.first()
+        before = head.values[head.steps <= until]
+        if not len(before) or head.values[0] < NO_WARMUP * np.nanmax(trace.values):
+            return False
+        if before[-1] < 0.5 * head.values[0]:
+            return False
+    return bool(run.keys(LEARNING_RATE))
+
+
+def _finding(run: Run, throw: Throw, curve: Curve) -> Finding:
+    optimizer = next(iter(run.optimizers.values()))
+    rate = float(np.nanmax(run.scalar(LEARNING_RATE, run.keys(LEARNING_RATE)[0]).values))
+    warmup = max(20, int(0.05 * curve.steps[-1]))
+    name = receiver(run, "step", "optimizer")
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.78,
+        title=f"{optimizer.type} starts at its full rate of {figure(rate)}: the first steps throw the loss off",
+        summary=(
+            f"The loss went from {figure(throw.start)} to {figure(throw.peak)} and took {throw.steps} steps to return. "
+            f"At the same rate it trains well later, so only the beginning is too fast."
+        ),
+        fix=Fix(
+            f"Warm the rate up over the first {warmup} steps.",
+            f"warmup = torch.optim.lr_scheduler.LinearLR({name}, start_factor=0.01, total_iters={warmup})  "
+            "# warmup.step() after every update",
+        ),
+        evidence=[
+            Evidence(
+                f"loss {figure(throw.start)} at the start, {figure(throw.peak)} soon, back at step {throw.back_at}",
+                LOSS_TRAIN.name,
+                throw.peak / throw.start,
+                RISEN,
+                curves.spark(curve.values),
+            ),
+            Evidence(
+                f"the first updates change the weights by {throw.first:.1%} of their size, later ones by "
+                f"{figure(100 * throw.later)} %",
+                UPDATE_RATIO.name,
+                throw.first,
+                LARGE_FIRST_UPDATE,
+            ),
+        ],
+        where=[Place(file=optimizer.file, line=optimizer.line)] if optimizer.file else [],
+        first_step=0,
+        last_step=throw.back_at,
+        symptoms=("spikes",),
+    )

@@ -1,0 +1,43 @@
+"""A residual network that learns a wavy surface, with Adam and a rate that is warmed up."""
+
+import os
+
+import torch
+from torch import nn
+
+RATE = 0.01
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+def surface(x):
+    return torch.sin(2 * x[:, :1]) * torch.cos(x[:, 1:2]) + 0.5 * x[:, 2:3]
+
+
+def main():
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
+    model = nn.Sequential(nn.Linear(3, 128), *[Block(128) for _ in range(4)], nn.Linear(128, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.01, total_iters=60)
+    points = 4 * torch.rand(4000, 3) - 2
+    heights = surface(points)
+    for step in range(400):
+        rows = torch.randint(0, len(points), (64,))
+        loss = nn.functional.mse_loss(model(points[rows]), heights[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        warmup.step()
+        if step % 25 == 0:
+            print(step, f"{loss.item():.4f}")
+
+
+if __name__ == "__main__":
+    main()
