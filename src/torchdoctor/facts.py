@@ -457,6 +457,8 @@ class HealthFact(Fact):
     """What torchdoctor itself dropped, switched off or does not support; and the overhead reached."""
 
     kind: ClassVar[str] = "own_health"
+    UNNOTICED_SECONDS: ClassVar[float] = 1.0
+    """of our own time in a whole run; until then a share of a short run says little"""
     overhead: float | None
     """share of the bare step time, after the first steps"""
     budget: float
@@ -466,6 +468,8 @@ class HealthFact(Fact):
     cadence: dict[str, int] = field(default_factory=dict)
     settling_seconds: float | None = None
     """what the first steps were slowed down by, once: they are looked at closely whatever it costs"""
+    own_seconds: float | None = None
+    """what all steps after them were slowed down by"""
 
 
 @dataclass(frozen=True)

@@ -126,5 +126,7 @@ def test_our_own_health_hides_nothing() -> None:
     assert lines[1] == "dropped: histograms: queue full (1200)"
     assert lines[2] == "activations was switched off: raised IndexError three times"
     assert lines[3] == "embedding.weight is not supported: sparse gradient"
+    brief = HealthFact(overhead=0.3, budget=0.03, settling_seconds=0.2, own_seconds=0.11)
+    assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.31 s in all"]
     assert describe_health(RunBuilder().build()) == []
     assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]

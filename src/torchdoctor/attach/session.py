@@ -424,6 +424,7 @@ class Session:
             unsupported=dict(list(self.context.unsupported.items())[:32]),
             cadence=self.governor.cadence(),
             settling_seconds=self.governor.settling_seconds,
+            own_seconds=self.governor.own_seconds,
         )
         self.record.fact(health, step)
 

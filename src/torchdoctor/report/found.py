@@ -110,9 +110,12 @@ def describe_health(run: Run) -> list[str]:
     """What measuring cost, and what of it was dropped, switched off or is not supported."""
     health = run.last_fact(HealthFact)
     lines = []
-    if health is not None and health.settling_seconds:
+    spent = _own_seconds(health)
+    if spent is not None and spent < HealthFact.UNNOTICED_SECONDS:
+        lines.append(f"measuring took {spent:.2g} s in all")
+    elif health is not None and health.settling_seconds:
         lines.append(f"the close look at the first steps took {health.settling_seconds:.2g} s, once")
-    if health is not None and health.overhead is not None:
+    if health is not None and health.overhead is not None and (spent is None or spent >= HealthFact.UNNOTICED_SECONDS):
         line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
         if health.overhead > health.budget:
             line += f", over it{_step_time(run)}"
@@ -125,6 +128,12 @@ def describe_health(run: Run) -> list[str]:
         lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
         lines += [f"{name} is not supported: {why}" for name, why in health.unsupported.items()]
     return lines
+
+
+def _own_seconds(health: HealthFact | None) -> float | None:
+    if health is None or health.own_seconds is None:
+        return None
+    return health.own_seconds + (health.settling_seconds or 0.0)
 
 
 def _step_time(run: Run) -> str:
