@@ -45,7 +45,7 @@ def test_dear_looks_still_come_at_steps_that_grow() -> None:
     governor = Governor(0.01, {"look": 1.0})
     taken = drive(governor, 100_000, 1e-4, 0.0, 1.0)
     late = [step for step in taken if step > 1000]
-    assert 10 <= len(late) <= 30
+    assert 8 <= len(late) <= 30
     assert late[-1] > 50_000
 
 
