@@ -51,6 +51,9 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
             with torch.no_grad():
                 total_loss = F.cross_entropy(model(a), b) + F.mse_loss(model(a), torch.zeros(4, 3))
                 losses.append(total_loss.item())
+        if i == 6:
+            print(f"step {i}: val_acc 0.5")
+            logging.getLogger("train").warning("val_acc %.1f", 0.5)
         if i == 7:
             quasi.step(lambda a=a, b=b: _closure(quasi, model, a, b))
         if i == 9:

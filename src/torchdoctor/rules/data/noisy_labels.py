@@ -27,7 +27,7 @@ cannot be done: label smoothing, a loss that forgives (generalised cross-entropy
 learned by heart.
 
 ## Known false alarms
-Outcomes that are partly chance look the same. Imbalanced labels whose rare class is missed do not count: the model
+Outcomes that are partly chance look the same. Errors that gather in one slice of the inputs are weak-slice. Imbalanced labels whose rare class is missed do not count: the model
 must be far better than naming the largest class. Mixed targets (mixup) are left out. Labels confused between two
 similar classes only are not seen.
 
@@ -44,9 +44,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, InputsFact, ModesFact, SamplesFact
+from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, ModesFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, outcomes
+from torchdoctor.rules.evaluation.weak_slice import weak_slices
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import ACCURACY_TRAIN, ACCURACY_VALIDATION
@@ -132,6 +133,9 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     found = add_up(outcomes.looks(run, TRAIN, "classes"), counts.majority)
     if found is None or not is_even(found):
+        return
+    passes = outcomes.looks(run, VALIDATION, "classes")
+    if passes and weak_slices(passes[-1][1]):
         return
     gap = gap_to_validation(run, found)
     scattered = found.classes > FEW_CLASSES and found.anywhere >= UNLIKELY
