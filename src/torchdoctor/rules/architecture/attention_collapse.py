@@ -14,8 +14,9 @@ gets the same average, and the layer does no more than pooling.
 ## How it is detected
 On looks the entropy of the attention weights is taken relative to that of uniform weights over the keys that are not
 masked. Usual initialisations start above 0.8. It is a warning if half of the attentions start below 0.4 and the loss
-has not fallen by half since (below 0.2: by nine tenths); if they start well, fall below 0.05, and the loss makes no progress from then on; or if an
-attention stays uniform to five digits throughout a training whose loss has not fallen by half.
+has not fallen by half since (below 0.2: by nine tenths); if they start well, fall below 0.05, and the loss makes no
+progress from then on; or if an attention stays uniform to five digits throughout a training whose loss has not fallen
+by half.
 
 ## How to fix it
 Divide the scores by `sqrt(head width)`, or let `F.scaled_dot_product_attention` do it; normalise queries and keys

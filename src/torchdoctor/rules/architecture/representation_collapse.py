@@ -17,7 +17,8 @@ The last layers' inputs and the directions of their outputs are looked at over t
 deviation relative to their root mean square, and the effective number of directions. It is an error if all samples gave
 the same from the first look to the last, bit for bit, though the inputs vary and the loss goes nowhere; a warning if,
 where the loss compares outputs with one another, the spread fell under 10 % and to less than a fifth of what it was (an
-error under 2 %); or if, where the loss is stuck, that of the features fell under 1 %. As other causes leave the same trace, this diagnosis stands behind any that is proved.
+error under 2 %); or if, where the loss is stuck, that of the features fell under 1 %. As other causes leave the same
+trace, this diagnosis stands behind any that is proved.
 
 ## How to fix it
 Add what keeps samples apart: negatives (InfoNCE, triplets), a variance term (VICReg), a predictor with a stopped
