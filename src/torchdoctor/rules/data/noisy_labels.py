@@ -27,7 +27,8 @@ cannot be done: label smoothing, a loss that forgives (generalised cross-entropy
 learned by heart.
 
 ## Known false alarms
-Outcomes that are partly chance look the same. Errors that gather in one slice of the inputs are weak-slice. Imbalanced labels whose rare class is missed do not count: the model
+Outcomes that are partly chance look the same. Errors that gather in one slice of the inputs are
+weak-slice. Imbalanced labels whose rare class is missed do not count: the model
 must be far better than naming the largest class. Mixed targets (mixup) are left out. Labels confused between two
 similar classes only are not seen.
 

@@ -60,6 +60,8 @@ ERROR_RATE = 1e-4
 LEAST_SAMPLES = 15
 LARGEST = 0.5
 """A slice of more than half of the samples is no slice."""
+RARE = 0.2
+"""Classes with at most a fifth of the largest one's samples are class-imbalance's."""
 OUTSTANDING = 4.0
 """Recall of a class below the median of the others, in units of their spread."""
 EXPLAINED = 0.7
@@ -117,7 +119,8 @@ def find_weak_class(run: Run) -> Slice | None:
 
 
 def _weak_class(outcome: Outcome) -> Slice | None:
-    known = np.flatnonzero(outcome.support >= LEAST_SAMPLES)
+    frequent = outcome.support > RARE * outcome.support.max()
+    known = np.flatnonzero((outcome.support >= LEAST_SAMPLES) & frequent)
     if len(known) < 2:
         return None
     c = int(known[np.argmin(outcome.recall[known])])
