@@ -230,6 +230,12 @@ ACTIVATION = {
     "nonfinite": _module("nonfinite", "count", "number of NaN and Inf in the output"),
 }
 
+RESIDUAL_AGREEMENT = _step(
+    "residual.agreement",
+    "share",
+    _GOVERNED,
+    "how far the residuals of nearest neighbours in a training batch agree: 0 for noise, towards 1 for structure",
+)
 NORM_SAMPLES = _signal(
     "norm.samples",
     "count",

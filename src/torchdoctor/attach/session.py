@@ -60,6 +60,7 @@ from torchdoctor.probes.optimizers import OptimizerProbe
 from torchdoctor.probes.pauses import PauseProbe
 from torchdoctor.probes.precision import PrecisionProbe
 from torchdoctor.probes.predictions import PredictionProbe
+from torchdoctor.probes.residuals import ResidualProbe
 from torchdoctor.probes.resuming import ResumingProbe
 from torchdoctor.probes.samples import SamplesProbe
 from torchdoctor.probes.schedules import ScheduleProbe
@@ -135,6 +136,7 @@ class Session:
         self.validation_loss = ValidationLoss(context)
         self.loss_calls = LossCallProbe(context)
         self.predictions = PredictionProbe(context)
+        self.residuals = ResidualProbe(context)
         self.samples = SamplesProbe(context)
         self.batches = BatchProbe(context)
         self.membership = MembershipProbe(context, self.loop)

@@ -101,6 +101,8 @@ class Sites:
             session.context.read(_mean_loss(call), lambda value: box.append(float(value)))
         target = call.target
         detailed = BATCH in session.context.looks
+        if grad and detailed:
+            session.residuals.take(call, session.batch)
         classes = call.input.shape[call.class_dim] if call.class_dim is not None else None
         look = LossLook(
             fact=describe(call, place),
