@@ -106,6 +106,9 @@ class Steady:
             if value - value != 0.0 or type(value) is not float:
                 self.leave()
                 return False
+            if self._session.training_loss.watch.note(value):
+                self.leave()
+                return False
             self._losses.append(value)
         self._session.loop.count_backward()
         return True

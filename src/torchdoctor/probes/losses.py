@@ -29,7 +29,7 @@ class TrainingLoss:
         self._context = context
         self._on_nonfinite = on_nonfinite
         self._on_high = on_high
-        self._watch = LossWatch()
+        self.watch = LossWatch()
         self._waiting: list[list[float]] = []
 
     @contained("losses: backward")
@@ -45,8 +45,9 @@ class TrainingLoss:
             box.append(number)
             if not math.isfinite(number):
                 self._on_nonfinite(step, number)
-            elif self._watch.is_high(number):
-                self._on_high(step, number, self._watch)
+            elif self.watch.note(number):
+                self._on_high(step, number, self.watch)
+                self.watch.get_used()
 
         if loss.is_cpu:
             arrived(loss.item())

@@ -12,37 +12,47 @@ from torchdoctor.probes.context import Context
 
 SETTLING = 10
 """Losses before which nothing is called high."""
-MEMORY = 0.05
+MEMORY = 0.1
 """Weight of the newest loss in the running mean and deviation."""
-HIGH = 8.0
-"""Mean absolute deviations above the running mean; of normal noise one in 10^10."""
+HIGH = 6.0
+"""Mean absolute changes (over the root of two) above the running mean: 4.8 standard deviations of normal noise."""
 FACTOR = 1.5
 LOOKS = 32
 SAMPLES = 8
 
 
 class LossWatch:
-    """Running mean and deviation of the training loss; a few float operations a step."""
+    """Running mean of the training loss and its change from step to step; a few float operations a step."""
 
-    __slots__ = ("count", "deviation", "mean")
+    __slots__ = ("before", "count", "deviation", "mean")
 
     def __init__(self) -> None:
         self.count = 0
         self.mean = 0.0
+        self.before = 0.0
         self.deviation = 0.0
 
-    def is_high(self, value: float) -> bool:
-        """Whether this loss stands far above the others; it is counted among them, a high one in part."""
-        self.count = count = self.count + 1
+    def note(self, value: float) -> bool:
+        """Whether this loss stands far above the others; only then it is not counted among them."""
+        count = self.count
+        if count == 0:
+            self.mean = self.before = value
         mean = self.mean
         away = value - mean
-        high = count > SETTLING and away > HIGH * self.deviation and value > FACTOR * abs(mean)
-        if high:
-            away = HIGH * self.deviation
-        weight = MEMORY if count > 20 else 1.0 / count
+        if count >= SETTLING and away > HIGH * self.deviation and value > FACTOR * abs(mean):
+            return True
+        self.count = count + 1
+        weight = MEMORY if count > 20 else 1.0 / (count + 1)
+        change = value - self.before
+        self.before = value
         self.mean = mean + weight * away
-        self.deviation += weight * ((away if away > 0 else -away) - self.deviation)
-        return high
+        self.deviation += weight * (0.7 * (change if change > 0 else -change) - self.deviation)
+        return False
+
+    def get_used(self) -> None:
+        """A high loss has been looked at: what stays high is no spike."""
+        self.mean += MEMORY * HIGH * self.deviation
+        self.deviation += MEMORY * HIGH * self.deviation
 
 
 class SpikeProbe:

@@ -138,7 +138,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 
 
 def token_distance(run: Run) -> float | None:
-    """Total variation between the token ids of both phases beyond that of chance, without what differs most (padding)."""
+    """Total variation between the token ids of both phases beyond chance, less what differs most (padding)."""
     phases, found = loader_phases(run), {(f.phase, f.group): f for f in run.facts(TokensFact)}
     trained = found.get((TRAIN, ""))
     held = [
@@ -203,9 +203,10 @@ def divergence(moved: Floats, ratio: Floats) -> Floats:
 
 
 def pooled(mean_LF: Floats, std_LF: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation over all looks together."""
-    mean = np.nanmean(mean_LF, axis=0)
-    return mean, np.sqrt(np.nanmean(np.square(std_LF), axis=0) + np.nanvar(mean_LF, axis=0))
+    """Mean and standard deviation over all looks together, whatever a few outliers among them."""
+    mean = np.nanmedian(mean_LF, axis=0)
+    between = curves.MAD_TO_SIGMA * np.nanmedian(np.abs(mean_LF - mean), axis=0)
+    return mean, np.sqrt(np.nanmedian(np.square(std_LF), axis=0) + np.square(between))
 
 
 def _array(rows: list[list[float] | None]) -> Floats:

@@ -1,0 +1,188 @@
+"""A batch with atypical inputs or targets makes the loss spike.
+
+## What it means
+The loss jumps on single steps, because the batch of that step holds samples far outside the usual range. One such step
+can undo many: its gradient is as much larger as its error, adaptive optimizers remember it for a thousand steps, and
+batch-norm statistics take it up. If the samples stay in the data, it comes back in every epoch.
+
+## Why it happens
+- Corrupt records: a sensor's error code, a unit mixed up (cents and euros, 0..255 among 0..1), a misplaced comma.
+- Values that a division or logarithm near zero blew up.
+- Real but extreme values of a heavy-tailed quantity, not transformed.
+
+## How it is detected
+Every training loss is compared with the running mean and deviation of those before it. On a step that stands 6 mean
+deviations above it the batch is looked at: the size of each sample (root mean square) against the others of its batch
+and against what batches usually have, and the largest target against the usual targets. A sample five times as large
+as usual, or a target eight times, on a step whose loss spikes, is reported with its indices in the batch.
+
+## How to fix it
+Look at the samples that are named. Remove or correct what is wrong; clip or transform (logarithm, quantiles) what is
+real. A robust loss (Huber) and gradient clipping limit the damage that the next one does.
+
+## Known false alarms
+Data with heavy tails has such values in every batch: then they are usual, and nothing is reported. On a GPU the batch
+is gone when the loss is known, so only steps that were looked at anyway can show it.
+
+## References
+Huber, "Robust Estimation of a Location Parameter" (1964). Chowdhery et al., "PaLM" (2022), section 5.1, on skipping
+batches around loss spikes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import TRAIN, SpikeFact
+from torchdoctor.findings import Evidence, Finding, Fix, RuledOut, Severity
+from torchdoctor.rules import curves
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.places import call_places
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import INPUT_MAX, INPUT_MEAN, INPUT_MIN, INPUT_STD, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
+
+RULE = Rule(
+    code="D004",
+    name="outlier-batch",
+    family="data",
+    needs=(LOSS_TRAIN, INPUT_STD),
+    explains=(
+        "learning-rate-too-high",
+        "learning-rate-oscillation",
+        "exploding-gradients",
+        "missing-warmup",
+        "batch-too-small",
+        "dead-relu",
+        "saturated-activations",
+        "nonfinite-parameters",
+        "exp-overflow",
+        "half-precision-overflow",
+        "clipping-too-tight",
+        "weight-norm-growth",
+        "abnormal-distribution",
+        "overfitting",
+        "majority-class-collapse",
+        "unnormalized-inputs",
+        "underfitting",
+    ),
+)
+
+LARGE_SAMPLE = 5.0
+"""Root mean square of the largest sample over the usual one; of ten normal values five times as much never comes."""
+LARGE_TARGET = 8.0
+LARGE_BATCH = 3.0
+"""The whole batch over the usual one."""
+SPIKE = 1.5
+"""Loss over the usual loss: less does no harm worth telling."""
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What batches that were looked at have in the middle."""
+
+    input_size: float
+    input_high: float
+    target_size: float | None
+
+
+@dataclass(frozen=True)
+class Outlier:
+    step: int
+    fact: SpikeFact
+    role: str
+    times: float
+    samples: tuple[int, ...]
+
+
+def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    spikes = [(step, f) for step, f in run.facts_at(SpikeFact) if f.loss >= SPIKE * abs(f.usual)]
+    usual = typical(run)
+    if usual is None or not spikes:
+        return
+    outliers = [o for step, fact in spikes for o in examine(step, fact, usual)]
+    if outliers:
+        yield _finding(run, outliers, len(spikes), usual)
+    elif any(f.input_size is not None for _, f in spikes):
+        text = f"the batches of {len(spikes)} steps with a spiking loss are no larger than others"
+        yield RuledOut(RULE.name, text, SpikeFact.kind, float(len(spikes)))
+
+
+def typical(run: Run) -> Usual | None:
+    mean, std = run.scalar(INPUT_MEAN, TRAIN).values, run.scalar(INPUT_STD, TRAIN).values
+    low, high = run.scalar(INPUT_MIN, TRAIN).values, run.scalar(INPUT_MAX, TRAIN).values
+    if not len(std) or len(mean) != len(std) or len(low) != len(high) or not len(low):
+        return None
+    size = float(np.nanmedian(np.hypot(mean, std)))
+    peak = float(np.nanmedian(np.maximum(np.abs(low), np.abs(high))))
+    target_mean, target_std = run.scalar(TARGET_MEAN, TRAIN).values, run.scalar(TARGET_STD, TRAIN).values
+    same = len(target_mean) == len(target_std) > 0
+    target = float(np.nanmedian(np.hypot(target_mean, target_std))) if same else None
+    return Usual(size, peak, target) if size > 0 else None
+
+
+def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
+    """What in this batch is out of the usual range: inputs, targets or both."""
+    found = []
+    if fact.input_size is not None and fact.sample_sizes and fact.sample_typical is not None:
+        beyond = (fact.input_high or 0.0) >= LARGE_BATCH * usual.input_high
+        limit = LARGE_SAMPLE * max(usual.input_size, 0.0)
+        large = tuple(i for i, size in zip(fact.samples, fact.sample_sizes, strict=False) if size >= limit)
+        if beyond and (large or fact.input_size >= LARGE_BATCH * usual.input_size):
+            found.append(Outlier(step, fact, "input", fact.sample_sizes[0] / usual.input_size, large))
+    if fact.target_high is not None and usual.target_size and not fact.target_integral:
+        times = fact.target_high / usual.target_size
+        if times >= LARGE_TARGET:
+            found.append(Outlier(step, fact, "target", times, tuple(fact.target_samples[:1])))
+    return found
+
+
+def _finding(run: Run, outliers: list[Outlier], spikes: int, usual: Usual) -> Finding:
+    worst = max(outliers, key=lambda o: o.times)
+    steps = sorted({o.step for o in outliers})
+    size = usual.input_size if worst.role == "input" else usual.target_size or 0.0
+    fact = worst.fact
+    seen = fact.sample_sizes[0] if worst.role == "input" else fact.target_high or 0.0
+    where = f"sample {worst.samples[0]} of the batch" if worst.samples else "the whole batch"
+    loss = run.scalar(LOSS_TRAIN)
+    texts = [
+        f"step {o.step}: {o.role} of sample {o.samples[0] if o.samples else 'all'}, {o.times:.0f} times"
+        for o in outliers
+    ]
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.93 if worst.times >= 20 or len(steps) > 1 else 0.85,
+        title=f"{worst.role.capitalize()}s {figure(worst.times)} times the usual size make the loss spike "
+        f"at step {worst.step}",
+        summary=f"On {len(steps)} of {spikes} steps with a spiking loss the batch holds {worst.role}s far outside the "
+        f"usual range; at step {worst.step} it is {where}.",
+        where=call_places(run, "backward"),
+        first_step=steps[0],
+        last_step=steps[-1],
+        evidence=[
+            Evidence(
+                f"at step {worst.step} the loss is {figure(fact.loss)} against {figure(fact.usual)} before",
+                LOSS_TRAIN.name,
+                fact.loss,
+                fact.usual + 6 * fact.noise,
+                curves.spark(loss.values),
+            ),
+            Evidence(
+                f"the largest {worst.role} of that batch has size {figure(seen)}, usual is {figure(size)} ({where})",
+                SpikeFact.kind,
+                worst.times,
+                LARGE_SAMPLE if worst.role == "input" else LARGE_TARGET,
+            ),
+            *([Evidence("; ".join(texts[:5]), SpikeFact.kind)] if len(outliers) > 1 else []),
+        ],
+        fix=Fix(
+            "Look at these samples; remove or correct what is wrong, and clip or transform what is real.",
+            "x = x.clamp(-5, 5)  # standardised inputs; or nn.HuberLoss() for targets"
+            if worst.role == "input"
+            else "criterion = nn.HuberLoss()  # or drop rows whose target is out of range",
+        ),
+        symptoms=("spikes",),
+    )
