@@ -44,7 +44,7 @@ def waves(count):
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
 run = Run(Forecaster(), RATE)
-for step in range(300):
+for step in range(250):
     value = run.update(*waves(32))
     if step < 10 or step % 25 == 0:
         print(step, f"{value:.4f}")

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 GRADE = os.environ.get("GRADE", "medium")
-RATE = {"mild": 0.003, "medium": 0.008, "severe": 0.01}[GRADE]
+RATE = {"mild": 0.005, "medium": 0.015, "severe": 0.016}[GRADE]
 
 
 class Forecaster(nn.Module):
@@ -43,7 +43,7 @@ def waves(count):
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
 run = Run(Forecaster(), RATE)
-for step in range(300):
+for step in range(250):
     value = run.update(*waves(32))
     if step < 10 or step % 25 == 0:
         print(step, f"{value:.4f}")

@@ -1,0 +1,81 @@
+"""Runs that bounce at their end: learning-rate-oscillation and batch-too-small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from building import RunBuilder, findings
+from torchdoctor.facts import LossCallFact
+from torchdoctor.signals import (
+    BATCH_SIZE,
+    GRADIENT,
+    GRADIENT_COSINE,
+    GRADIENT_GLOBAL_L2,
+    LEARNING_RATE,
+    LOSS_TRAIN,
+    UPDATE_RATIO,
+)
+
+RATE, BATCH = "learning-rate-oscillation", "batch-too-small"
+CLASSES = LossCallFact("cross_entropy", "train", [32, 10], "float32", [32], "int64", reduction="mean", classes=10)
+STEPS = 400
+
+
+def bouncing(
+    level: float = 0.5, *, gradient: float = 1.5, lr: float | np.ndarray = 0.1, batch: float = 32, ratio: float = 0.02,
+    momentum: float = 0.9, cosine: float = 0.1, fall: float = 0.0, kind: str = "SGD", scatter: float = 0.4,
+) -> RunBuilder:  # fmt: skip
+    random = np.random.default_rng(0)
+    loss = level + (2.3 - level) * np.exp(-np.arange(STEPS) / 20) + fall * np.linspace(1, 0, STEPS)
+    looks = range(0, STEPS, 20)
+    return (
+        RunBuilder(STEPS)
+        .parameters({"a.weight": (64, 64)})
+        .optimizer(kind, lr=0.1, **({"momentum": momentum} if kind == "SGD" else {}))
+        .scalar(LEARNING_RATE, lr, key="0.0")
+        .scalar(LOSS_TRAIN, loss * np.exp(scatter * random.normal(size=STEPS) - scatter**2 / 2))
+        .scalar(GRADIENT_GLOBAL_L2, gradient, steps=looks)
+        .scalar(GRADIENT_COSINE, cosine, steps=looks)
+        .scalar(BATCH_SIZE, batch, key="train", steps=looks)
+        .matrix(UPDATE_RATIO, {"a.weight": ratio}, steps=looks)
+        .matrix(GRADIENT["absmean"], {"a.weight": gradient / 64}, steps=looks)
+        .fact(CLASSES)
+    )
+
+
+def test_steps_that_hold_the_loss_up() -> None:
+    (found,) = findings(bouncing().build(), RATE)
+    assert "oscillating" in found.symptoms
+    assert found.fix.code == "optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)"
+    assert len(findings(bouncing(kind="Adam", gradient=1.5).build(), RATE)) == 1
+
+
+def test_gradients_that_oppose_each_other() -> None:
+    assert len(findings(bouncing(gradient=0.1, cosine=-0.6).build(), RATE)) == 1
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        bouncing(gradient=0.3),
+        bouncing(fall=1.5, scatter=0.05),
+        bouncing(0.05, gradient=0.5),
+        bouncing(ratio=1e-3),
+        bouncing(lr=np.linspace(0.1, 0.001, STEPS)),
+        bouncing(batch=2),
+        bouncing(gradient=0.5, cosine=-0.1),
+    ],
+    ids=["noise of the task", "falls", "near its floor", "small updates", "decayed", "small batch", "little bounce"],
+)
+def test_what_is_not_the_rate_is_silent(builder: RunBuilder) -> None:
+    assert findings(builder.build(), RATE) == []
+
+
+def test_few_samples_a_step() -> None:
+    (found,) = findings(bouncing(batch=1).build(), BATCH)
+    assert "1 sample" in found.title
+    assert findings(bouncing(batch=1, gradient=0.3).build(), BATCH) == []
+    assert findings(bouncing(batch=1, cosine=0.9).build(), BATCH) == []
+    assert findings(bouncing(batch=4, fall=1.5, scatter=0.05).build(), BATCH) == []
+    assert findings(bouncing().build(), BATCH) == []

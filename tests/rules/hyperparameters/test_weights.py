@@ -1,0 +1,112 @@
+"""Growth and shape of weights, clipping by value, and the missing warm-up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from building import RunBuilder, findings
+from torchdoctor.facts import ClipFact
+from torchdoctor.findings import Severity
+from torchdoctor.signals import GRADIENT, LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT, WEIGHT_L2
+
+STEPS = 200
+LOOKS = range(0, STEPS, 10)
+SHAPE = (64, 64)
+NAMES = ("a.weight", "b.weight", "c.weight")
+
+
+def grown(*factors: np.ndarray | float) -> RunBuilder:
+    columns = {n: 5 * np.ones(len(LOOKS)) * f for n, f in zip(NAMES, factors, strict=True)}
+    return RunBuilder(STEPS).parameters(dict.fromkeys(NAMES, SHAPE)).matrix(WEIGHT_L2, columns, steps=LOOKS)
+
+
+def test_weights_that_grow_and_grow() -> None:
+    up = np.geomspace(1, 30, len(LOOKS))
+    (found,) = findings(grown(up, up, 1.0).build(), "weight-norm-growth")
+    assert found.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("growth", [np.linspace(1, 3, 20), np.minimum(np.linspace(1, 80, 20), 12)])
+def test_growth_that_is_small_or_has_stopped(growth: np.ndarray) -> None:
+    assert findings(grown(growth, growth, growth).build(), "weight-norm-growth") == []
+
+
+def test_growth_of_one_layer_alone() -> None:
+    assert findings(grown(1.0, 1.0, np.geomspace(1, 30, len(LOOKS))).build(), "weight-norm-growth") == []
+
+
+def shaped(
+    peaked: np.ndarray | float, giant: np.ndarray | float, loss: float = 2.0, kind: str = "Linear"
+) -> RunBuilder:
+    size = 0.05
+    ones = np.ones(len(LOOKS))
+    values = {"l2": size * 64, "mean": 0.0, "absmax": size * giant, "absmean": size * peaked, "zeros": 0.0}
+    builder = RunBuilder(STEPS).parameters({"a.weight": SHAPE}, module_type=kind).optimizer("Adam", lr=1e-3)
+    for name, value in values.items():
+        builder.matrix(WEIGHT[name], {"a.weight": ones * value}, steps=LOOKS)
+    return builder.scalar(LOSS_TRAIN, np.linspace(2.3, loss, STEPS))
+
+
+def test_heavy_tails() -> None:
+    (found,) = findings(shaped(0.2, 50).build(), "abnormal-distribution")
+    assert found.first_step == 0
+    assert found.fix.code is not None
+    assert "kaiming" in found.fix.code
+    late = np.linspace(0.8, 0.2, len(LOOKS))
+    (found,) = findings(shaped(late, np.linspace(4, 50, len(LOOKS))).build(), "abnormal-distribution")
+    assert found.fix.code is not None
+    assert "clip_grad_norm_" in found.fix.code
+
+
+def test_weights_at_a_limit() -> None:
+    peaked, giant = np.linspace(0.86, 0.98, len(LOOKS)), np.linspace(1.7, 1.05, len(LOOKS))
+    assert len(findings(shaped(peaked, giant).build(), "abnormal-distribution")) == 1
+    assert findings(shaped(peaked, giant, loss=0.1).build(), "abnormal-distribution") == []
+
+
+@pytest.mark.parametrize(
+    "builder", [shaped(0.8, 5), shaped(0.86, 1.73), shaped(0.71, 9), shaped(0.2, 50, kind="Embedding")]
+)
+def test_usual_shapes_are_silent(builder: RunBuilder) -> None:
+    assert findings(builder.build(), "abnormal-distribution") == []
+
+
+def test_clipping_by_value_that_acts() -> None:
+    builder = RunBuilder(STEPS).matrix(GRADIENT["absmax"], {"a.weight": 0.1, "b.weight": 0.02}, steps=LOOKS)
+    builder.fact(ClipFact("value", 0.1, None, 2))
+    (found,) = findings(builder.build(), "clipping-by-value")
+    assert found.severity is Severity.INFO
+    builder = RunBuilder(STEPS).matrix(GRADIENT["absmax"], {"a.weight": 0.05}, steps=LOOKS)
+    assert findings(builder.fact(ClipFact("value", 0.1, None, 2)).build(), "clipping-by-value") == []
+    builder = RunBuilder(STEPS).matrix(GRADIENT["absmax"], {"a.weight": 0.1}, steps=LOOKS)
+    assert findings(builder.fact(ClipFact("norm", 0.1, 2.0, 2)).build(), "clipping-by-value") == []
+
+
+def thrown(peak: float, *, kind: str = "Adam", warm: bool = False, end: float = 0.1, first: float = 0.1) -> RunBuilder:
+    steps = np.arange(400)
+    loss = np.where(steps < 30, peak, end + 1.0 * np.exp(-(steps - 30) / 20))
+    loss[0] = 1.0
+    ratio = np.concatenate([[first, first / 2], np.full(18, 0.003)])
+    return (
+        RunBuilder(400)
+        .parameters({"a.weight": SHAPE})
+        .optimizer(kind, lr=0.01)
+        .scalar(LOSS_TRAIN, loss)
+        .scalar(LEARNING_RATE, np.minimum(0.01, 1e-4 * (steps + 1)) if warm else 0.01, key="0.0")
+        .matrix(UPDATE_RATIO, {"a.weight": ratio}, steps=range(0, 400, 20))
+    )
+
+
+def test_first_steps_that_throw_the_loss() -> None:
+    (found,) = findings(thrown(5.0).build(), "missing-warmup")
+    assert found.symptoms == ("spikes",)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [thrown(1.2), thrown(5.0, kind="SGD"), thrown(5.0, warm=True), thrown(5.0, end=0.9), thrown(5.0, first=0.004)],
+    ids=["small rise", "plain descent", "warmed up", "never recovers", "small updates"],
+)
+def test_other_beginnings_are_silent(builder: RunBuilder) -> None:
+    assert findings(builder.build(), "missing-warmup") == []
