@@ -65,6 +65,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("modes", "no forward pass of a module was seen"),
     ("module", "no layer outputs were measured"),
     ("activation.", "no layer outputs were measured"),
+    ("residual.", "no regression batch was looked at"),
     ("norm.", "there is no batch normalisation in train mode"),
     ("representation.", "no layer outputs were measured"),
     ("attention.", "no attention was seen"),
