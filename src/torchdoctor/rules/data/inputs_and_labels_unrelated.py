@@ -129,7 +129,7 @@ def classes_at_chance(run: Run) -> Chance | None:
     if any(outcomes.beats_chance(o) for o in later) or sum(outcomes.beats_chance(o) for o in seen) > 0.2 * len(seen):
         return None
     last = later[-1]
-    depends = last.favourite[1] < 1 - DEPENDS and last.present > 1
+    depends = float(np.median([o.favourite[1] for o in later])) < 1 - DEPENDS and last.present > 1
     text = f"validation accuracy {last.accuracy:.1%}, always naming one class scores {last.majority:.1%}"
     return Chance(text, last.accuracy, last.majority, depends)
 

@@ -14,9 +14,9 @@ to stop, whether it works) are wrong.
 ## How it is detected
 Where a loss function is called in validation, predictions and labels are seen, and the metric is computed from them:
 accuracy in its usual forms (over samples, over batches, balanced, top-k), F1, precision, recall, R2. What the script
-logs through `doctor.log`, prints or writes to its log under such a name is compared, pass by pass. The finding needs
-at least three passes, all of which lie apart from every form of the metric by more than five points and four standard
-errors of so many samples. A constant ratio between both is told: it names the divisor.
+logs through `doctor.log`, prints or writes to its log under such a name is compared, pass by pass. The finding needs at
+least three passes; three quarters of them and the last three must lie apart from every form of the metric by more than
+five points and four standard errors of so many samples. A constant ratio between both is told: it names the divisor.
 
 ## How to fix it
 Add up hits and samples over the pass and divide once at the end; compare shapes before comparing values; check the
@@ -60,6 +60,8 @@ APART = 0.05
 SIGMAS = 4.0
 """Standard errors of the metric over so many samples: another set of the same kind would lie closer."""
 LEAST_PASSES = 3
+MOSTLY = 0.75
+"""Share of the passes that lie apart, the last three among them: sums that are never reset are right in the first."""
 SAME_RATIO = 0.01
 """Scatter of the ratio of both over the passes that makes it one number."""
 PERCENT = 1.5
@@ -136,7 +138,11 @@ def compare(
         computed.append(forms[0])
         spread = math.sqrt(max(forms[0] * (1 - forms[0]), 0.01) / fact.samples) if kind != "r2" else 0.0
         apart.append(min(abs(value - f) for f in forms) > max(APART, SIGMAS * spread))
-    if not all(apart) or (not _VALIDATION.search(words) and _fits_training(run, reported, pairs)):
+    if (
+        not all(apart[-LEAST_PASSES:])
+        or np.mean(apart) < MOSTLY
+        or (not _VALIDATION.search(words) and _fits_training(run, reported, pairs))
+    ):
         return None
     steps = tuple(s for s, _, _ in pairs)
     return Comparison(name, kind, logged, steps, reported, np.array(computed), pairs[-1][2].samples)
@@ -179,7 +185,7 @@ def _finding(found: Comparison) -> Finding:
         confidence=0.95 if ratio is not None or impossible else 0.8,
         title=f"'{found.name}' is reported as {figure(last[0])}; the predictions give {figure(last[1])}",
         summary=(
-            f"In all of {len(found.steps)} validation passes the reported number lies apart from what the outputs and "
+            f"Over {len(found.steps)} validation passes the reported number lies apart from what the outputs and "
             f"labels of the same pass give.{why}"
         ),
         fix=Fix(

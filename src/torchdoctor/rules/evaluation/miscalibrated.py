@@ -60,6 +60,9 @@ MARKED_AFTER_RISE = 0.03
 """Less is enough where the validation loss has risen: a good model can be off by no more than its error rate."""
 BEYOND_CHANCE = 2.5
 """ECE in units of what a calibrated model would show with so many samples."""
+MARKED_UNDER = 0.1
+SETTLED = 0.95
+"""A model that still learns is unsure for good reason: lack of confidence counts where the loss no longer falls."""
 LOSS_RISEN = 1.5
 """Validation loss over its best; below it the rise is what early stopping takes care of."""
 LOSS_TO_GAIN = 1.2
@@ -105,6 +108,8 @@ def detect(run: Run) -> Iterator[Finding]:
     if not is_marked(seen, found, MARKED_AFTER_RISE if risen else MARKED_ERROR) or (shifted and not found.over):
         return
     if not (risen or found.loss >= LOSS_TO_GAIN * found.rescaled):
+        return
+    if not found.over and (found.error < MARKED_UNDER or found.loss < SETTLED * seen[-3][1].loss):
         return
     train = outcomes.training(run, 1)
     gap = train.accuracy - found.accuracy if train is not None else 0.0

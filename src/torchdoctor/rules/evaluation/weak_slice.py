@@ -49,7 +49,7 @@ RULE = Rule(
     name="weak-slice",
     family="evaluation",
     needs=(SamplesFact,),
-    explains=("miscalibrated",),
+    explains=("miscalibrated", "overfitting"),
 )
 
 WORSE_BY = 0.3
