@@ -27,7 +27,10 @@ class Mark:
 
 
 class LivenessProbe:
-    """Marks the root of the graph on some steps, and sees later which of them are still there."""
+    """Marks the last layer's operator on some steps, and sees later which of them are still there.
+
+    A loss that is kept holds it, and so does a prediction.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -52,9 +55,13 @@ class LivenessProbe:
         if old:
             record.scalar(signals.GRAPHS_KEPT.name, step, float(sum(old)))
             record.scalar(signals.GRAPHS_MARKED.name, step, float(len(old)))
-        self._mark(root, step)
+        self._number(root, step)
+        layer = next(reversed(graph.positions), root)
+        mark = Mark()
+        layer.metadata[MARK] = mark
+        self._marks = [*self._marks[1 - MARKS_KEPT :], (step, weakref.ref(mark))]
 
-    def _mark(self, root: Any, step: int) -> None:
+    def _number(self, root: Any, step: int) -> None:
         number = root._sequence_nr()
         if self._steps and self._steps[-1] == step:
             self._sequence[-1] = max(self._sequence[-1], number)
@@ -63,6 +70,3 @@ class LivenessProbe:
                 [*self._sequence[1 - STEPS_KEPT :], number],
                 [*self._steps[1 - STEPS_KEPT :], step],
             )
-        mark = Mark()
-        root.metadata[MARK] = mark
-        self._marks = [*self._marks[1 - MARKS_KEPT :], (step, weakref.ref(mark))]

@@ -32,6 +32,8 @@ class Sight:
     causal: int = 0
     ahead: list[Any] = field(default_factory=list)
     embeds_by_position: bool = False
+    starts_at: int | None = None
+    """the first position whose output the loss takes, where it takes all but one"""
 
 
 class TokenTargetsProbe:
@@ -61,6 +63,9 @@ class TokenTargetsProbe:
             return
         self._looks += 1
         given, following, wanted = aligned
+        sight = walk_sight(loss.grad_fn, ids[0].shape[1], ids[0].numel())
+        if sight.starts_at == 1 and wanted.shape == given.shape and target.numel() < ids[0].numel():
+            given, following = following, given
         telling = (given != following) & (wanted >= 0)
         count = telling.sum().clamp(min=1)
         shares = torch.stack(
@@ -71,8 +76,6 @@ class TokenTargetsProbe:
                 telling.sum().float(),
             ]
         )
-        length = ids[0].shape[1]
-        sight = walk_sight(loss.grad_fn, length, ids[0].numel())
         both_ways = [
             name
             for _, model in self._context.names.live_models()
@@ -173,6 +176,8 @@ def walk_sight(root: Any, length: int, positions: int) -> Sight:
         if name.startswith("EmbeddingBackward") and along:
             sight.embeds_by_position = True
         _read_attention(node, name, length, sight)
+        if sight.starts_at is None and name.startswith("SliceBackward"):
+            sight.starts_at = _start_of_slice(node, length)
         for child, _ in node.next_functions:
             if child is None or child.name() == ACCUMULATE:
                 continue
@@ -181,6 +186,13 @@ def walk_sight(root: Any, length: int, positions: int) -> Sight:
                 seen[child] = keeps
                 queue.append((child, keeps))
     return sight
+
+
+def _start_of_slice(node: Any, length: int) -> int | None:
+    shape, dim = output_shape(node), int(getattr(node, "_saved_dim", -1))
+    if shape is None or not 0 <= dim < len(shape) or shape[dim] != length - 1:
+        return None
+    return int(getattr(node, "_saved_start", 0))
 
 
 def _is_whole(node: Any, length: int, positions: int) -> bool:

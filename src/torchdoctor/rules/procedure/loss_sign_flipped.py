@@ -35,6 +35,7 @@ that is meant.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -80,6 +81,8 @@ RULE = Rule(
 LEAST_STEPS = 5
 IMPROVED = 0.97
 """A criterion below this share of its start has improved, so the updates cannot climb."""
+SURE = 2.0
+"""Standard errors by which the trend must point down; batches scatter."""
 RISEN = 2.0
 """End over start of a loss that climbs without any sign of why."""
 BLOCKS = 12
@@ -127,6 +130,8 @@ def detect(run: Run) -> Iterator[Finding]:
 def _trains_no_model(run: Run) -> bool:
     """The optimizer holds none of the model's parameters: it changes an input (an attack, a picture)."""
     wiring = run.last_fact(WiringFact)
+    if run.parameters and all(re.match(r"optimizer\d+\.group", name) for name in run.parameters):
+        return True
     return wiring is not None and wiring.total > 0 and len({*wiring.unheld, *wiring.frozen}) >= wiring.total
 
 
@@ -250,7 +255,9 @@ def _criterion(run: Run, loss: LossCurve) -> tuple[float, float]:
 
 def _improved(run: Run, loss: LossCurve) -> bool:
     begin, end = _criterion(run, loss)
-    return math.isfinite(end) and loss.broke_at is None and end < IMPROVED * begin
+    if loss.broke_at is not None or not math.isfinite(end) or end >= IMPROVED * begin:
+        return False
+    return curves.trend(np.abs(loss.curve.values)).sigmas < -SURE or len(loss.curve) < BLOCKS
 
 
 def _climbs(run: Run, loss: LossCurve) -> str | None:
