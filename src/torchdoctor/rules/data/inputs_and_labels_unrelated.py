@@ -15,7 +15,8 @@ Validation must be at chance in every one of the last passes: accuracy not above
 mean recall not above one over the number of classes, by three standard errors; or for numbers an R2 of at most 0.02.
 Beside it, one of two courses of training. By heart: the training loss fell well below chance although during the
 first walk through the data, when every sample was new, it was at chance. Nothing: the training loss never left the
-level of guessing although the updates were of a usual size and the outputs did change with the inputs.
+level of guessing although the updates were of a usual size, every layer got a gradient, no layer is dead or saturated,
+and the outputs did change with the inputs.
 
 ## How to fix it
 Print a few pairs where they reach the model and look at them. Shuffle with one order for both, join by a key and not by
@@ -43,7 +44,7 @@ from torchdoctor.rules import baseline, curves, movement, outcomes
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.signals import ACCURACY_VALIDATION, ACTIVATION, GRADIENT_L2, LOSS_TRAIN, LOSS_VALIDATION, Signal
 
 RULE = Rule(
     code="D008",
@@ -76,8 +77,12 @@ STAYED = 0.97
 LEAST_STEPS = 100
 LEAST_PASSES = 3
 LEAST_SAMPLES = 50
-USUAL_UPDATES = (1e-4, 0.1)
-"""Relative change of the weights in one step: neither standing still nor thrown about."""
+USUAL_UPDATES = (1e-4, 0.2)
+"""Relative change of the weights in one step: neither standing still nor ever thrown about."""
+FADED = 1e-3
+"""Smallest gradient norm of a weight matrix over the largest, below which it is the gradient that does not arrive."""
+BROKEN = 0.5
+"""Share of dead or saturated units of a layer that would explain it."""
 DEPENDS = 0.01
 """Variance of the predictions over that of the targets, or share of answers other than the favourite."""
 
@@ -156,11 +161,31 @@ def _first_walk(run: Run, losses: curves.Curve) -> float | None:
 
 
 def _moves(run: Run) -> bool:
+    """The updates are of a usual size throughout, and no layer is cut off: then the network is not what fails."""
     moved = movement.read(run)
     if moved is None:
         return False
     middle = moved.middle_S[np.isfinite(moved.middle_S)]
-    return bool(len(middle)) and USUAL_UPDATES[0] <= float(np.median(middle)) <= USUAL_UPDATES[1]
+    if not len(middle) or not USUAL_UPDATES[0] <= float(np.median(middle)) <= float(middle.max()) <= USUAL_UPDATES[1]:
+        return False
+    return _reaches_all(run) and all(_largest(run, ACTIVATION[name]) < BROKEN for name in ("dead", "saturated"))
+
+
+def _reaches_all(run: Run) -> bool:
+    """Gradients of all weight matrices are within a few orders of each other."""
+    trace = run.matrix(GRADIENT_L2)
+    names = [n for n in trace.columns if n in run.parameters and len(run.parameters[n].shape) >= 2]
+    if not names or not len(trace):
+        return True
+    norms = np.nanmedian(trace.select(names).last(20).values, axis=0)
+    norms = norms[np.isfinite(norms)]
+    return not len(norms) or bool(norms.min() >= FADED * norms.max())
+
+
+def _largest(run: Run, signal: Signal) -> float:
+    trace = run.matrix(signal)
+    last = trace.values[-1] if len(trace) else np.zeros(0)
+    return float(last[np.isfinite(last)].max(initial=0.0))
 
 
 def _finding(run: Run, chance: Chance, guess: float, end: float, first: float | None, losses: curves.Curve) -> Finding:
