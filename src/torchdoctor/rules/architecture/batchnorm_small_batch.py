@@ -117,7 +117,8 @@ def _layers(run: Run) -> list[Layer]:
         counts = counts[np.isfinite(counts)]
         if len(counts) < MIN_LOOKS:
             continue
-        strayed = noise.column(name).values[noise.steps >= SETTLED] if name in noise.columns else np.zeros(0)
+        settled = noise.steps >= min(SETTLED, run.steps // 4)
+        strayed = noise.column(name).values[settled] if name in noise.columns else np.zeros(0)
         strayed = strayed[np.isfinite(strayed)]
         known = len(strayed) >= MIN_LOOKS
         found.append(Layer(name, float(np.median(counts)), float(np.median(strayed)) if known else math.nan))

@@ -1,0 +1,204 @@
+"""The model is too small for the task, and its optimisation is healthy.
+
+## What it means
+Training and validation stand at the same poor level and stay there, though the updates are of a usual size and the
+learning rate has not run out. What the model gets wrong is not noise: samples that are alike are wrong in the same way.
+There is structure left in the data, and nothing left in the model to hold it.
+
+## Why it happens
+Layers that are too narrow or too few, a linear model on a task that is not linear, a bottleneck with fewer units than
+the data has directions, a context that is too short.
+
+## How it is detected
+All of these must hold. The training loss has been flat over the last third and stands above a fifth of what a constant
+guess scores. Validation, where there is one, is within 15 % of it. The weight matrices still change by 0.01 % to 5 % a
+step, and the rate is no less than a tenth of its highest. There are fewer trainable parameters than half the training
+samples (or than 2,000 where their number is unknown), so that the model could not learn them by heart. And in the
+training batches the residuals of nearest neighbours agree: by 0.2 on average and on the last looks, more than four
+standard errors above zero, where noise gives zero.
+
+## How to fix it
+Widen the narrowest layer, add a hidden layer, or use a kind of model that fits the data (convolutions for images).
+Double the width until the training loss stops getting better.
+
+## Known false alarms
+Label noise and tasks that nobody can predict leave residuals that do not agree between neighbours. Models held back by
+their rate, by clipping, by penalties or by a wrong loss have diagnoses of their own, which explain this one. Sequences
+of tokens have no nearest neighbours here, and are not judged. A linear model on purpose, as a baseline, is reported.
+
+## References
+Goodfellow, Bengio and Courville, "Deep Learning", section 5.2 (2016). Karpathy, "A Recipe for Training Neural Networks"
+(2019): overfit first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import TRAIN, LayersFact, LoaderFact, WiringFact
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules.loss_curve import loss_curve
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT, UPDATE_RATIO
+
+RULE = Rule(
+    code="A015",
+    name="capacity-too-low",
+    family="architecture",
+    needs=(LOSS_TRAIN, RESIDUAL_AGREEMENT),
+    explains=("underfitting", "plateau-or-saddle", "weak-slice", "majority-class-collapse", "miscalibrated"),
+)
+
+MIN_STEPS = 150
+FLAT = 0.04
+"""Change over the last third, relative to the level, that is none."""
+POOR = 0.2
+"""Of the loss of a constant guess."""
+EQUAL = 0.15
+MOVES = (1e-4, 5e-2)
+"""Relative change of a weight matrix a step; about 0.001 is usual, above 0.05 it is thrown about."""
+RATE_LEFT = 0.1
+PER_SAMPLE, UNKNOWN_SAMPLES = 0.5, 2000
+AGREE, SURE = 0.2, 4.0
+MIN_LOOKS = 6
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Of the residuals of neighbours, over the looks of the later half."""
+
+    mean: float
+    sigmas: float
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    loss, guess = loss_curve(run), baseline.chance(run)
+    if loss is None or guess is None or loss.broke_at is not None or run.steps < MIN_STEPS or len(loss.curve) < 60:
+        return
+    curve = curves.read(run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]), closely=False)
+    end = curves.level(curve.values, 1 / 3)
+    change = curves.trend(curve.values[-(len(curve) // 3) :]).change
+    validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
+    if end < POOR * guess or change < -FLAT * end:
+        return
+    if math.isfinite(validation) and abs(validation - end) > EQUAL * end:
+        return
+    moved, size, samples = _movement(run), _trainable(run), _samples(run)
+    is_small = size < (PER_SAMPLE * samples if samples else UNKNOWN_SAMPLES)
+    agreement = _agreement(run)
+    if moved is None or not MOVES[0] <= moved <= MOVES[1] or not _has_rate(run) or not is_small or agreement is None:
+        return
+    if agreement.mean >= AGREE and agreement.sigmas >= SURE:
+        yield _finding(run, curve, end, guess, validation, moved, size, samples, agreement)
+
+
+def _movement(run: Run) -> float | None:
+    moved = movement.read(run)
+    if moved is None or not len(moved):
+        return None
+    middle = moved.middle_S[len(moved) // 2 :]
+    middle = middle[np.isfinite(middle)]
+    return float(np.median(middle)) if len(middle) else None
+
+
+def _has_rate(run: Run) -> bool:
+    """The rate at two thirds of the run, from where on the loss is flat, against its highest."""
+    for key in run.keys(LEARNING_RATE):
+        trace = run.scalar(LEARNING_RATE, key)
+        if len(trace) and trace.values[2 * len(trace) // 3] < RATE_LEFT * np.nanmax(trace.values):
+            return False
+    return True
+
+
+def _trainable(run: Run) -> int:
+    wiring = run.last_fact(WiringFact)
+    frozen = set(wiring.frozen) if wiring else set()
+    return sum(math.prod(p.shape) for n, p in run.parameters.items() if n not in frozen)
+
+
+def _samples(run: Run) -> int | None:
+    return max((f.samples for f in run.facts(LoaderFact) if f.phase == TRAIN and f.samples), default=None)
+
+
+def _agreement(run: Run) -> Agreement | None:
+    trace = run.scalar(RESIDUAL_AGREEMENT)
+    late = trace.values[trace.steps >= run.steps // 3]
+    values = late if len(late) >= MIN_LOOKS else trace.values[len(trace) // 2 :]
+    values = values[np.isfinite(values)].astype(np.float64)
+    if len(values) < MIN_LOOKS:
+        return None
+    error = float(values.std(ddof=1)) / math.sqrt(len(values))
+    mean = float(values.mean())
+    return Agreement(min(mean, float(values[-3:].mean())), mean / error if error else math.inf)
+
+
+def _narrowest(run: Run) -> dict[str, int | str] | None:
+    """The hidden layer with the fewest units."""
+    fact = run.last_fact(LayersFact)
+    hidden = fact.layers[1:] if fact else []
+    return min(hidden, key=lambda layer: layer["fan_out"], default=None)
+
+
+def _finding(
+    run: Run,
+    curve: curves.Curve,
+    end: float,
+    guess: float,
+    validation: float,
+    moved: float,
+    size: int,
+    samples: int | None,
+    agreement: Agreement,
+) -> Finding:
+    narrow = _narrowest(run)
+    evidence = [
+        Evidence(
+            f"the training loss is flat at {curves.figure(end)}, {end / guess:.0%} of a constant guess",
+            LOSS_TRAIN.name,
+            end / guess,
+            POOR,
+            curves.spark(curve.values),
+        ),
+        Evidence(
+            f"what it gets wrong is no noise: residuals of nearest neighbours agree by {agreement.mean:.2f} (noise: "
+            f"0), {agreement.sigmas:.0f} standard errors",
+            RESIDUAL_AGREEMENT.name,
+            agreement.mean,
+            AGREE,
+        ),
+        Evidence(
+            f"the updates are healthy: weight matrices change by {curves.figure(moved)} a step",
+            UPDATE_RATIO.name,
+            moved,
+            MOVES[0],
+        ),
+    ]
+    if math.isfinite(validation):
+        text = f"validation loss {curves.figure(validation)}, no gap to training"
+        evidence.insert(1, Evidence(text, LOSS_VALIDATION.name, validation))
+    told = f" for {samples:,} training samples" if samples else ""
+    where, code = [], None
+    if narrow is not None:
+        module = str(narrow["name"]).rpartition(".")[0]
+        where = [Place(module=module, parameter=str(narrow["name"]))]
+        code = f"hidden = {max(32, 8 * int(narrow['fan_out']))}  # {module} has {narrow['fan_out']} units"
+        evidence.append(Evidence(f"the narrowest hidden layer, {module}, has {narrow['fan_out']} units", "layers"))
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.8,
+        title=f"the model is too small: {size:,} trainable parameters{told}",
+        summary="Training and validation are stuck at the same poor level with healthy updates, and the errors show "
+        "structure that the model has no room for.",
+        where=where,
+        evidence=evidence,
+        fix=Fix(
+            "Widen the narrowest layer or add a hidden layer; double until the training loss stops improving.", code
+        ),
+        symptoms=("both-high-and-equal", "flat-after-drop"),
+    )
