@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from building import RunBuilder, detect, findings
+from torchdoctor.facts import SpikeFact
+from torchdoctor.findings import RuledOut, Severity
+from torchdoctor.probes.spikes import LossWatch
+from torchdoctor.signals import INPUT_MAX, INPUT_MEAN, INPUT_MIN, INPUT_STD, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
+
+NAME = "outlier-batch"
+
+
+def record(high: float = 4.0) -> RunBuilder:
+    """Standardised inputs and targets, a loss of 0.5 with one spike."""
+    loss = np.full(200, 0.5)
+    loss[120] = 50.0
+    run = RunBuilder(200).scalar(LOSS_TRAIN, loss)
+    for signal, value in ((INPUT_MEAN, 0.0), (INPUT_STD, 1.0), (INPUT_MIN, -high), (INPUT_MAX, high)):
+        run.scalar(signal, value, "train", range(0, 200, 10))
+    for signal, value in ((TARGET_MEAN, 0.0), (TARGET_STD, 1.0)):
+        run.scalar(signal, value, "train", range(0, 200, 10))
+    return run
+
+
+def spike(largest: float = 1.5, high: float = 4.0, target: float = 3.0, loss: float = 50.0) -> SpikeFact:
+    return SpikeFact(
+        loss=loss,
+        usual=0.5,
+        noise=0.05,
+        input_shape=[32, 20],
+        input_size=max(1.0, largest / 5.6),
+        input_high=high,
+        sample_sizes=[largest, 1.4, 1.3],
+        samples=[17, 3, 5],
+        sample_typical=1.0,
+        target_high=target,
+        target_typical=0.7,
+        target_samples=[17],
+        target_integral=False,
+    )
+
+
+def test_a_sample_far_out_of_range() -> None:
+    (found,) = findings(record().fact(spike(largest=120.0, high=500.0), step=120).build(), NAME)
+    assert found.severity is Severity.WARNING and found.first_step == 120
+    assert "sample 17" in found.summary and "spikes" in found.symptoms
+
+
+def test_a_target_far_out_of_range() -> None:
+    (found,) = findings(record().fact(spike(target=90.0), step=120).build(), NAME)
+    assert found.title.startswith("Targets 90 times")
+
+
+def test_a_spike_of_an_ordinary_batch_is_another_cause() -> None:
+    assert [type(s) for s in detect(record().fact(spike(), step=120).build(), NAME)] == [RuledOut]
+
+
+def test_values_that_every_batch_has_are_usual() -> None:
+    assert findings(record(high=400.0).fact(spike(largest=120.0, high=500.0), step=120).build(), NAME) == []
+
+
+def test_without_a_spike_nothing_is_said() -> None:
+    assert detect(record().build(), NAME) == []
+
+
+@pytest.mark.parametrize("factor", [3.0, 100.0])
+def test_the_watch_tells_a_spike_from_noise_and_descent(factor: float) -> None:
+    random, watch = np.random.default_rng(0), LossWatch()
+    losses = (2 * np.exp(-np.arange(400) / 80) + 0.2) * (1 + 0.1 * random.normal(size=400))
+    assert sum(watch.note(float(v)) for v in losses) == 0
+    assert watch.note(factor * float(losses[-1]))
