@@ -733,6 +733,24 @@ class SplitFact(Fact):
 
 
 @dataclass(frozen=True)
+class LeakageFact(Fact):
+    """How well single input features tell the target, over the training batches looked at so far."""
+
+    kind: ClassVar[str] = "leakage"
+    task: str
+    """classes or regression"""
+    samples: int
+    shape: list[int]
+    """of a sample; features count its elements"""
+    features: list[int]
+    """those that tell most, first the best"""
+    told: list[float]
+    """share of their variance between classes, or squared correlation with the target"""
+    median: float
+    """of all features"""
+
+
+@dataclass(frozen=True)
 class SpikeFact(Fact):
     """The batch of a training step whose loss stood far above those before it."""
 

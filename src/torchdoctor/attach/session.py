@@ -48,6 +48,7 @@ from torchdoctor.probes.frozen import FrozenProbe
 from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.graph import GraphProbe, saved_inputs, saved_targets
 from torchdoctor.probes.interior import InteriorProbe
+from torchdoctor.probes.leakage import LeakageProbe
 from torchdoctor.probes.liveness import LivenessProbe
 from torchdoctor.probes.loss_calls import LossCallProbe
 from torchdoctor.probes.loss_values import CalledLoss
@@ -142,6 +143,7 @@ class Session:
         self.membership = MembershipProbe(context, self.loop)
         self.splits = SplitProbe(context)
         self.spikes = SpikeProbe(context)
+        self.leakage = LeakageProbe(context)
         self.tensors = TensorProbe(context)
         self.updates = UpdateProbe(context, self.options.snapshot_bytes)
         self.turning = TurningProbe(context, self.options.snapshot_bytes)
@@ -396,6 +398,7 @@ class Session:
         self.samples.flush_train(step)
         self.batches.close(step)
         self.membership.flush(step)
+        self.leakage.write(step)
         self.modes.close(step)
         self.pauses.close()
         self.synchronisations.write()

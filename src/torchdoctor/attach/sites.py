@@ -117,6 +117,8 @@ class Sites:
         seen.data.setdefault("losses", []).append(look)
         if not grad:
             session.membership.target(seen, target)
+        elif BATCH in session.context.looks:
+            session.leakage.look(session.membership.last_input(), target)
         if grad:
             if detailed:
                 session.called_loss.called(_mean_loss(call))

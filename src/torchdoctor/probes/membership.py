@@ -118,7 +118,8 @@ class MembershipProbe:
         self._moments: dict[str, Moments] = {}
         self._tokens: dict[tuple[str, str], tuple[int, NDArray[np.int64], int]] = {}
         self._last: set[int] = set()
-        self._object: Callable[[], Tensor | None] = lambda: None
+        self.last_input: Callable[[], Tensor | None] = lambda: None
+        """what the model got at the last look at training, if it still exists"""
         self._validation = -1
         self._position = 0
 
@@ -145,8 +146,8 @@ class MembershipProbe:
         if seen.grad:
             seen.data["spread"] = measure_spread(tensor.detach())
             seen.data["bits"] = measure_bits(tensor.detach())
-            seen.data["part"] = 1.0 if self._object() is tensor else cut_from(tensor)
-            self._object = weakref.ref(tensor)
+            seen.data["part"] = 1.0 if self.last_input() is tensor else cut_from(tensor)
+            self.last_input = weakref.ref(tensor)
             return
         if self._loop.validations <= VALIDATIONS_READ:
             seen.data["moments"] = (list(tensor.shape), measure_moments(tensor.detach()))
