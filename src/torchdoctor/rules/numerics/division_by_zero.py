@@ -1,0 +1,70 @@
+"""Something is divided by zero.
+
+## What it means
+x / 0 is infinite and 0 / 0 is NaN. One such value in a batch makes the loss NaN, and with the next update every
+weight.
+
+## Why it happens
+- A mean over a mask or selection that is empty in some batch: `(loss * mask).sum() / mask.sum()`,
+  `loss[mask].mean()`.
+- A vector divided by its length, or values by their standard deviation, where all of them are zero or equal.
+- A variance of a single value: the unbiased one divides by n - 1.
+- A ratio of two predictions, a harmonic mean or an F-score without any positive.
+
+## How it is detected
+When a loss is not finite, its graph still holds the divisors. The first operation in the order of the forward pass
+that gave something infinite or NaN from finite numbers is the cause; here it is a division, an inverse, a negative
+power, the mean of nothing or a variance of too few values.
+
+## How to fix it
+Bound the divisor from below: `/ mask.sum().clamp_min(1)`, `/ (std + 1e-6)`; use `F.normalize`, `F.cosine_similarity`
+and `nn.LayerNorm`, which do; leave out empty batches. `torch.where` around the quotient is not enough: the gradient
+of the entry that was left out is still 0 times infinity.
+
+## Known false alarms
+A division by zero without any NaN or Inf in loss, gradients or weights is not told. Where the loss had grown far
+above its start before, this is a warning beside the cause. On a GPU the graph is gone when the loss is read.
+
+## References
+PyTorch documentation, "torch.nn.functional.normalize", "torch.Tensor.clamp_min". Goodfellow, Bengio and Courville,
+"Deep Learning", 2016, section 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchdoctor.facts import OperationFact
+from torchdoctor.findings import Finding, Fix
+from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+
+RULE = Rule(code="N002", name="division-by-zero", family="numerics", needs=(OperationFact,), explains=CONSEQUENCES)
+SPREADS = ("Std", "Var", "StdMean", "VarMean")
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    birth = find_birth(run, "division")
+    if birth is None:
+        return
+    operator = birth.fact.operator
+    if operator == "Mean":
+        what, edge, code = (
+            "the mean of nothing",
+            "are over an empty selection",
+            "loss[mask].sum() / mask.sum().clamp_min(1)",
+        )
+    elif operator in SPREADS:
+        what, edge, code = "the spread of too few values", "are over too few values", "x.std(dim=0, correction=0)"
+    else:
+        what, edge, code = "a division by zero", "are divided by zero", "x / divisor.clamp_min(1e-8)"
+    yield from tell(
+        run,
+        RULE,
+        birth,
+        what=what,
+        edge=edge,
+        fix=Fix("Keep the divisor above zero, or leave out what has none.", code),
+        unit="smallest divisor",
+    )

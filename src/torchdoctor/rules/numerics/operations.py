@@ -1,0 +1,122 @@
+"""Which operation a NaN or Inf came from: by the graph of the loss that broke, or by what its gradient must have given.
+
+Forward: the loss is not finite, and in its graph the first bad result of good numbers is known. Backward: the loss was
+finite, then gradients or weights were not, and an operation had been seen at a value where its gradient is infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import NonfiniteFact, OperationFact
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules.nonfinite import chain, listed, loss_broke_at
+from torchdoctor.rules.places import known
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import LOSS_TRAIN
+
+CONSEQUENCES = (
+    *("nonfinite-parameters", "exploding-gradients", "vanishing-gradients", "learning-rate-too-high"),
+    *("learning-rate-too-low", "no-parameter-update", "loss-scale-collapse", "bad-initialization-scale"),
+    *("dead-relu", "saturated-activations", "learning-rate-oscillation", "weight-norm-growth", "underfitting"),
+    *("majority-class-collapse", "representation-collapse", "stale-evaluation", "plateau-or-saddle"),
+)
+"""What follows where a NaN has gone through the network."""
+
+DIVERGED = 10.0
+"""The loss stood so many times above its start before it broke: what broke it was large numbers, whatever the line."""
+SURE, LIKELY = 0.97, 0.85
+NEAR_BREAK = 1
+"""Steps between a bad gradient and the loss that shows it."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """The operation, when, and on which way."""
+
+    step: int
+    fact: OperationFact
+    backward: bool
+
+    @property
+    def at(self) -> str:
+        layer = f", fed by {self.fact.module}" if self.fact.module else ""
+        line = f" at line {self.fact.line}" if self.fact.line else ""
+        return f"{self.fact.operator.lower()}{line}{layer}"
+
+
+def find_birth(run: Run, trouble: str) -> Birth | None:
+    """The birth of the first NaN or Inf, if it lies in an operation of that kind."""
+    broke = loss_broke_at(run)
+    facts = run.facts_at(OperationFact)
+    born = [(step, f) for step, f in facts if f.born]
+    if born:
+        step, fact = min(born, key=lambda item: item[0])
+        return Birth(step, fact, backward=False) if fact.trouble == trouble else None
+    bad = _first_inside(run)
+    if bad is None or _batch_was_bad(run):
+        return None
+    over = [(step, f) for step, f in facts if f.over and f.trouble == trouble and step <= bad]
+    if not over:
+        return None
+    _, fact = over[-1]
+    step = max(bad - NEAR_BREAK, 0) if broke is not None and bad >= broke else bad
+    return Birth(step, fact, backward=True)
+
+
+def _first_inside(run: Run) -> int | None:
+    """The first step at which a gradient or weight was seen to be NaN."""
+    steps = [step for step, f in run.facts_at(NonfiniteFact) if f.role in ("gradient", "weight")]
+    return min(steps, default=None)
+
+
+def _batch_was_bad(run: Run) -> bool:
+    return any(f.role in ("input", "target") for f in run.facts(NonfiniteFact))
+
+
+def has_diverged(run: Run, step: int) -> bool:
+    """The loss had grown far above its start before it broke."""
+    loss = run.scalar(LOSS_TRAIN).between(0, step)
+    values = loss.values[np.isfinite(loss.values)]
+    if len(values) < 3:
+        return False
+    start, last = float(np.median(np.abs(values[:3]))), float(np.abs(values[-1]))
+    return last > DIVERGED * max(start, 1e-12)
+
+
+def tell(
+    run: Run, rule: Rule, birth: Birth, *, what: str, edge: str, fix: Fix, unit: str = "smallest value that went in"
+) -> Iterator[Finding]:
+    """The finding: `what` happens, at which `edge`, and how to write it instead."""
+    fact = birth.fact
+    diverged = has_diverged(run, birth.step)
+    way = "its gradient is not finite there" if birth.backward else "the loss is not finite from that step on"
+    evidence = [
+        Evidence(f"step {birth.step}: {fact.count} of {fact.total} values {edge}", "operation", float(fact.count), 0.0),
+    ]
+    if fact.low is not None:
+        evidence.append(Evidence(f"{unit}: {fact.low:.3g} ({fact.dtype})", "operation", fact.low))
+    if fact.samples:
+        evidence.append(Evidence(f"in samples {listed(tuple(fact.samples))} of that batch"))
+    if birth.backward:
+        evidence.append(Evidence("the loss itself was finite: the NaN was born in the backward pass"))
+    if diverged:
+        evidence.append(Evidence("the loss had grown far above its start before: look for what made it diverge, too"))
+    evidence += chain(run)
+    yield rule.finding(
+        severity=Severity.WARNING if diverged else Severity.ERROR,
+        confidence=0.6 if diverged else LIKELY if birth.backward else SURE,
+        title=f"{what} at step {birth.step} ({birth.at})",
+        summary=f"{fact.operator.lower()} is taken {edge.removeprefix('are ')}, and {way}. "
+        "Every gradient and weight that it reaches follows.",
+        fix=fix,
+        evidence=evidence,
+        proof=Proof.STATISTICS if diverged or birth.backward else Proof.STRUCTURE,
+        where=known(Place(module=fact.module, file=fact.file, line=fact.line)),
+        first_step=birth.step,
+        symptoms=("nan-at-first-step",) if birth.step <= 1 else ("nan-later",),
+    )

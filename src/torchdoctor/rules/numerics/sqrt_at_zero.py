@@ -1,0 +1,57 @@
+"""A square root or fractional power is taken at zero, where its gradient is infinite.
+
+## What it means
+sqrt(0) is a plain 0, so the loss looks fine; but the slope of the root at zero is infinite. In the backward pass it
+meets a zero from the square before it, and 0 times infinity is NaN: the update makes every weight NaN although no
+loss ever showed it.
+
+## Why it happens
+- Distances between all pairs, each sample's to itself included: `sqrt(((a - b) ** 2).sum(-1))`.
+- The root of a squared error that is exactly zero, or of a variance over equal values.
+- `torch.where(x > 0, x.sqrt(), 0)`: the branch that is not taken still has its gradient.
+- The root of a negative number, which is NaN at once.
+
+## How it is detected
+On looks at the graph the results of roots and fractional powers are read. A root that was seen at exactly zero, with
+a finite loss and finite batches, and NaN in gradients or weights from then on, is the cause. A root of a negative
+number shows in the graph of the loss that broke.
+
+## How to fix it
+Add a little inside: `torch.sqrt(x + 1e-8)`; or bound it: `x.clamp_min(1e-12).sqrt()`; or work with squares;
+`torch.linalg.vector_norm` and `torch.cdist` have a gradient of zero at zero.
+
+## Known false alarms
+A root at zero whose gradient is not used does no harm, and without NaN nothing is told. Roots are read on looks only,
+so one that meets zero for a single step between them is missed.
+
+## References
+PyTorch documentation, "torch.linalg.vector_norm" and the notes on gradients at points that are not differentiable
+("Autograd mechanics").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torchdoctor.facts import OperationFact
+from torchdoctor.findings import Finding, Fix
+from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+
+RULE = Rule(code="N003", name="sqrt-at-zero", family="numerics", needs=(OperationFact,), explains=CONSEQUENCES)
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    birth = find_birth(run, "sqrt")
+    if birth is None:
+        return
+    yield from tell(
+        run,
+        RULE,
+        birth,
+        what="a square root at zero" if birth.backward else "the square root of a negative number",
+        edge="are exactly zero" if birth.backward else "are below zero",
+        fix=Fix("Keep what goes into the root above zero.", "torch.sqrt(x + 1e-8)"),
+        unit="smallest root",
+    )
