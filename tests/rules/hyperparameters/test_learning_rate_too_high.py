@@ -177,3 +177,13 @@ def test_long_runs_are_read_the_same() -> None:
     loss = np.concatenate([np.geomspace(2.3, 5000, 50), noisy(np.full(20_000, 2.35), 0.02)])
     (found,) = findings(trained(loss, DECAY).build(), NAME)
     assert found.first_step < 50
+
+
+def test_folds_that_follow_one_another_are_judged_apart() -> None:
+    fold = np.concatenate([[2.3, 900, 60, 9], noisy(np.full(96, 2.33), 0.02)])
+    run = trained(np.concatenate([fold, fold]), DECAY)
+    run.scalar(LEARNING_RATE, 1.0, key="0.0", steps=range(100))
+    run.optimizer("Adam", key="1").scalar(LEARNING_RATE, 1.0, key="1.0", steps=range(100, 200))
+    assert len(findings(run.build(), NAME)) == 1
+    run.scalar(LEARNING_RATE, 1.0, key="1.0", steps=range(50, 200))
+    assert findings(run.build(), NAME) == []

@@ -76,3 +76,9 @@ def test_other_runs_are_silent(builder: RunBuilder) -> None:
 def test_two_optimizers_are_not_judged() -> None:
     run = trained(noisy(np.linspace(2.31, 2.2, 400)), 5e-5).optimizer("Adam", key="1").build()
     assert findings(run, NAME) == []
+
+
+def test_weights_that_stood_still_under_a_loss_by_hand() -> None:
+    loss = noisy(np.full(400, 35.0), 0.5)
+    assert len(findings(trained(loss, 4e-7, known=False).build(), NAME)) == 1
+    assert findings(trained(loss, 3e-5, known=False).build(), NAME) == []

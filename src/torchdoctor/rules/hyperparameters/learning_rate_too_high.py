@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
-from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules import baseline, curves, movement, stages
 from torchdoctor.rules.curves import Curve, figure
 from torchdoctor.rules.movement import USUAL_RATIO, Movement
 from torchdoctor.rules.nonfinite import first
@@ -128,20 +128,28 @@ class Updates:
 
 def detect(run: Run) -> Iterator[Finding]:
     keys, moved = run.keys(LOSS_TRAIN), movement.read(run)
+    adversarial = len(keys) > 1 or (len(run.optimizers) > 1 and not stages.stages(run))
     for key in keys:
-        curve = _before_bad_data(run, curves.read(run.scalar(LOSS_TRAIN, key)))
-        if not len(curve):
-            continue
+        whole = _before_bad_data(run, curves.read(run.scalar(LOSS_TRAIN, key)))
         guess = baseline.chance(run) if len(keys) == 1 else None
-        start = start_of(curve, guess, moved)
-        idle = min(start, guess) if guess is not None else start
-        course = course_of(curve, start, idle, adversarial=len(keys) > 1 or len(run.optimizers) > 1)
-        if course is None:
-            continue
-        updates = updates_before(moved, int(curve.steps[-1]) if course.how == "stuck" else course.onset)
-        if is_proved(course, updates, known_start=guess is not None):
-            yield _finding(run, course, curve, updates, key)
-            return
+        for curve in stages.parts(run, whole):
+            found = _examine(curve, guess, moved, adversarial=adversarial) if len(curve) else None
+            if found is not None:
+                yield _finding(run, found[0], curve, found[1], key)
+                return
+
+
+def _examine(
+    curve: Curve, guess: float | None, moved: Movement | None, *, adversarial: bool
+) -> tuple[Course, Updates | None] | None:
+    """How one training went wrong and with which updates, where these prove that the rate is to blame."""
+    start = start_of(curve, guess, moved)
+    idle = min(start, guess) if guess is not None else start
+    course = course_of(curve, start, idle, adversarial=adversarial)
+    if course is None:
+        return None
+    updates = updates_before(moved, int(curve.steps[-1]) if course.how == "stuck" else course.onset)
+    return (course, updates) if is_proved(course, updates, known_start=guess is not None) else None
 
 
 def start_of(curve: Curve, guess: float | None, moved: Movement | None) -> float:

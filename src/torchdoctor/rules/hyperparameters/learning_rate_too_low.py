@@ -40,7 +40,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
-from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules import baseline, curves, movement, stages
 from torchdoctor.rules.curves import Curve, figure
 from torchdoctor.rules.movement import USUAL_RATIO, Movement
 from torchdoctor.rules.rule import Rule
@@ -69,6 +69,9 @@ STEADY = 0.3
 """Slope of the last third over that of the whole run; a curve that levels off has less."""
 TRAVELLED = 0.05
 """Steps times relative update: a model that learns anything moves by a tenth of its weights and more."""
+STOOD_STILL = 5e-4
+"""The same for weights that cannot have gone anywhere, whatever the loss is made of; preference tuning at 5e-7 goes
+farther in its first hundred steps."""
 LEAST_STEPS = 40
 SURE = 4.0
 """Standard errors by which a trend must differ from zero."""
@@ -76,15 +79,21 @@ SURE = 4.0
 
 def detect(run: Run) -> Iterator[Finding]:
     keys = run.keys(LOSS_TRAIN)
-    moved = movement.read(run)
-    if len(keys) != 1 or len(run.optimizers) > 1 or moved is None or not moved.measured or len(moved) < 5:
+    moved, spans = movement.read(run), stages.stages(run)
+    if (
+        len(keys) != 1
+        or (len(run.optimizers) > 1 and not spans)
+        or moved is None
+        or not moved.measured
+        or len(moved) < 5
+    ):
         return
     ratios_L = moved.typical(0.9)
     ratios_L = ratios_L[np.isfinite(ratios_L)]
     if not len(ratios_L) or ratios_L.max() == 0:
         return
     ratio, fastest = float(np.median(ratios_L)), float(ratios_L.max())
-    curve = curves.read(run.scalar(LOSS_TRAIN, keys[0]), closely=False)
+    curve = stages.parts(run, curves.read(run.scalar(LOSS_TRAIN, keys[0]), closely=False))[0]
     if ratio >= LOW_RATIO or fastest >= LOW_RATIO_ANY or is_warming_up(run):
         return
     if curve.broke_at is not None or len(curve) < LEAST_STEPS:
@@ -114,9 +123,11 @@ def is_steady(curve: Curve) -> bool:
 
 
 def is_motionless(run: Run, moved: Movement, curve: Curve) -> bool:
-    """The weights can have moved by a few hundredths at most, and the loss stands where a constant guess stands."""
+    """The weights can have moved by a few hundredths at most, and the loss stands where a constant guess stands; by a
+    few ten-thousandths, where that is not known."""
     travelled = float(np.nanmedian(moved.typical(0.9))) * max(run.steps, int(moved.steps[-1]) + 1)
-    return travelled < TRAVELLED and baseline.chance(run) is not None and curves.trend(curve.values).sigmas < SURE
+    known = baseline.chance(run) is not None
+    return travelled < (TRAVELLED if known else STOOD_STILL) and curves.trend(curve.values).sigmas < SURE
 
 
 def is_warming_up(run: Run) -> bool:

@@ -21,7 +21,7 @@ class Reader(nn.Module):
 def draw(count):
     kind = torch.randint(0, 2, (count,))
     waves = torch.sin(torch.linspace(0, 9, 15) * (1 + 0.3 * kind.unsqueeze(1)))
-    return waves.unsqueeze(2) * torch.ones(3) + 2.0 * torch.randn(count, 15, 3), kind
+    return waves.unsqueeze(2) * torch.ones(3) + 4.0 * torch.randn(count, 15, 3), kind
 
 
 @torch.no_grad()
