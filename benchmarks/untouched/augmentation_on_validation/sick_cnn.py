@@ -39,7 +39,13 @@ train_loader = DataLoader(train_set, batch_size=64, shuffle=True)
 val_loader = DataLoader(val_set, batch_size=128)
 
 model = nn.Sequential(
-    nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10)
+    nn.Conv2d(1, 16, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(256, 64),
+    nn.ReLU(),
+    nn.Linear(64, 10),
 )
 optimizer = torch.optim.Adam(model.parameters(), lr=4e-3)
 criterion = nn.CrossEntropyLoss()

@@ -31,7 +31,13 @@ class Classifier(nn.Module):
 
 
 X, y = make_classification(
-    n_samples=3000, n_features=40, n_informative=20, n_classes=20, n_clusters_per_class=1, class_sep=2.0, random_state=SEED
+    n_samples=3000,
+    n_features=40,
+    n_informative=20,
+    n_classes=20,
+    n_clusters_per_class=1,
+    class_sep=2.0,
+    random_state=SEED,
 )
 X = (X - X.mean(0)) / X.std(0)
 loader = DataLoader(TensorDataset(torch.tensor(X).float(), torch.tensor(y)), batch_size=100, shuffle=True)

@@ -10,10 +10,17 @@ from torch.utils.data import DataLoader, TensorDataset
 SEED = int(os.environ.get("SEED", "0"))
 torch.manual_seed(SEED)
 BATCH = {"mild": 4, "medium": 1, "severe": 1}[os.environ.get("GRADE", "medium")]
-LR = {"mild": 0.05, "medium": 0.05, "severe": 0.1}[os.environ.get("GRADE", "medium")]
+LR = {"mild": 0.1, "medium": 0.1, "severe": 0.2}[os.environ.get("GRADE", "medium")]
 
 X, y = make_classification(
-    2600, n_features=20, n_informative=8, n_classes=4, n_clusters_per_class=1, class_sep=1.0, flip_y=0.0, random_state=SEED
+    2600,
+    n_features=20,
+    n_informative=8,
+    n_classes=4,
+    n_clusters_per_class=1,
+    class_sep=0.7,
+    flip_y=0.0,
+    random_state=SEED,
 )
 X = torch.tensor((X - X.mean(0)) / X.std(0)).float()
 y = torch.tensor(y)

@@ -23,7 +23,13 @@ def block(a, b):
 
 
 model = nn.Sequential(
-    block(1, 16), block(16, 32), nn.Flatten(), nn.Linear(128, 32, bias=False), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10)
+    block(1, 16),
+    block(16, 32),
+    nn.Flatten(),
+    nn.Linear(128, 32, bias=False),
+    nn.BatchNorm1d(32),
+    nn.ReLU(),
+    nn.Linear(32, 10),
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.005, momentum=0.9)
 for epoch in range(4):
@@ -37,7 +43,11 @@ for epoch in range(4):
         total += loss.item()
     model.eval()
     with torch.no_grad():
-        parts = [(nn.functional.cross_entropy(model(a), b).item(), (model(a).argmax(1) == b).sum().item(), len(b))
-                 for a, b in DataLoader(val, batch_size=200)]
+        parts = [
+            (nn.functional.cross_entropy(model(a), b).item(), (model(a).argmax(1) == b).sum().item(), len(b))
+            for a, b in DataLoader(val, batch_size=200)
+        ]
     vl = sum(p[0] * p[2] for p in parts) / len(val)
-    print(f"epoch {epoch} train {total / (800 // BATCH):.4f} val {vl:.4f} acc {sum(p[1] for p in parts) / len(val):.3f}")
+    print(
+        f"epoch {epoch} train {total / (800 // BATCH):.4f} val {vl:.4f} acc {sum(p[1] for p in parts) / len(val):.3f}"
+    )

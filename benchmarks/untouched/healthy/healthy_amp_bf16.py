@@ -15,7 +15,13 @@ p = torch.randperm(len(x))
 train = DataLoader(TensorDataset(x[p[:1400]], y[p[:1400]]), batch_size=64, shuffle=True)
 val = DataLoader(TensorDataset(x[p[1400:]], y[p[1400:]]), batch_size=200)
 net = nn.Sequential(
-    nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+    nn.Conv2d(1, 8, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(128, 64),
+    nn.ReLU(),
+    nn.Linear(64, 10),
 )
 opt = torch.optim.AdamW(net.parameters(), lr=3e-3)
 for epoch in range(7):

@@ -32,8 +32,8 @@ for step in range(400):
     loss = nn.functional.mse_loss(net(x), y)
     opt.zero_grad()
     loss.backward()
-    norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm=0.12)
-    clipped += int(norm > 0.12)
+    norm = nn.utils.clip_grad_norm_(net.parameters(), max_norm=0.4)
+    clipped += int(norm > 0.4)
     opt.step()
     if step % 50 == 49:
         print(f"step {step + 1} loss {loss.item():.4f} clipped {clipped / (step + 1):.2f}")

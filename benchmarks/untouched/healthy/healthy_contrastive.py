@@ -11,7 +11,9 @@ from torch import nn
 torch.manual_seed(int(os.environ.get("SEED", "0")))
 
 d = load_digits()
-x = torch.tensor(d.data / 16).float()
+perm = torch.randperm(len(d.target))
+x = torch.tensor(d.data / 16).float()[perm]
+labels = d.target[perm.numpy()]
 encoder = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
 projector = nn.Sequential(nn.ReLU(), nn.Linear(64, 32))
 opt = torch.optim.Adam([*encoder.parameters(), *projector.parameters()], lr=1e-3)
@@ -41,4 +43,4 @@ for epoch in range(12):
     print(f"epoch {epoch} loss {total / len(x):.4f}")
 with torch.no_grad():
     z = encoder(x).numpy()
-print("linear probe", LogisticRegression(max_iter=200).fit(z[:1300], d.target[:1300]).score(z[1300:], d.target[1300:]))
+print("linear probe", LogisticRegression(max_iter=200).fit(z[:1300], labels[:1300]).score(z[1300:], labels[1300:]))

@@ -10,7 +10,9 @@ torch.manual_seed(int(os.environ.get("SEED", "0")))
 x = torch.rand(1500, 3) * 4 - 2
 y = torch.sin(2 * x[:, :1]) + 0.5 * x[:, 1:2] + 0.1 * torch.randn(1500, 1)
 xt, yt, xv, yv = x[:1200], y[:1200], x[1200:], y[1200:]
-net = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
+net = nn.Sequential(
+    nn.Linear(3, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1)
+)
 
 
 def enable_dropout(model):

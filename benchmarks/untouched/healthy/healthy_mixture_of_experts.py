@@ -12,7 +12,9 @@ class MoE(nn.Module):
     def __init__(self, experts=4, dim=24):
         super().__init__()
         self.gate = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, experts))
-        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(2, dim), nn.ReLU(), nn.Linear(dim, 1)) for _ in range(experts))
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(2, dim), nn.ReLU(), nn.Linear(dim, 1)) for _ in range(experts)
+        )
 
     def forward(self, x):
         w = self.gate(x).softmax(-1)

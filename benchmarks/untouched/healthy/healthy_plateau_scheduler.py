@@ -30,4 +30,6 @@ for epoch in range(15):
         out = net(x[p[1300:]])
         val = criterion(out, y[p[1300:]]).item()
     sched.step(val)
-    print(f"epoch {epoch} train {loss.item():.4f} val {val:.4f} acc {(out.argmax(1) == y[p[1300:]]).float().mean():.3f}")
+    print(
+        f"epoch {epoch} train {loss.item():.4f} val {val:.4f} acc {(out.argmax(1) == y[p[1300:]]).float().mean():.3f}"
+    )

@@ -11,6 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 torch.manual_seed(int(os.environ.get("SEED", "0")))
 X, y = load_digits(return_X_y=True)
 X, y = torch.tensor(X / 16).float(), torch.tensor(y)
+perm = torch.randperm(len(X))
+X, y = X[perm], y[perm]
 loader = DataLoader(TensorDataset(X[:1400], y[:1400]), batch_size=50, shuffle=True)
 
 
@@ -37,7 +39,10 @@ def session(path, epochs):
         with torch.no_grad():
             acc = (model(X[1400:]).argmax(1) == y[1400:]).float().mean().item()
         print(f"epoch {epoch} loss {loss.item():.4f} acc {acc:.3f}")
-    torch.save({"model": model.state_dict(), "opt": opt.state_dict(), "sched": sched.state_dict(), "epoch": start + epochs}, path)
+    torch.save(
+        {"model": model.state_dict(), "opt": opt.state_dict(), "sched": sched.state_dict(), "epoch": start + epochs},
+        path,
+    )
 
 
 with tempfile.TemporaryDirectory() as folder:

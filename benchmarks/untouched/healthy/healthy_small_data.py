@@ -28,7 +28,9 @@ def fit(model, groups, a, t, epochs, size, check=None):
             with torch.no_grad():
                 out = model(check[0])
             v = nn.functional.cross_entropy(out, check[1]).item()
-            print(f"epoch {epoch + 1} train {loss.item():.4f} val {v:.4f} acc {(out.argmax(1) == check[1]).float().mean():.3f}")
+            print(
+                f"epoch {epoch + 1} train {loss.item():.4f} val {v:.4f} acc {(out.argmax(1) == check[1]).float().mean():.3f}"
+            )
 
 
 source = nn.Sequential(body, nn.Linear(64, 5))
@@ -36,5 +38,5 @@ fit(source, [{"params": source.parameters(), "lr": 2e-3}], Xa, ya, 8, 64)
 target = nn.Sequential(body, nn.Linear(64, 5))
 order = torch.randperm(len(Xb))
 few, rest = order[:80], order[80:]
-groups = [{"params": body.parameters(), "lr": 3e-4}, {"params": target[1].parameters(), "lr": 3e-3}]
+groups = [{"params": body.parameters(), "lr": 1e-3}, {"params": target[1].parameters(), "lr": 1e-2}]
 fit(target, groups, Xb[few], yb[few], 40, 16, (Xb[rest], yb[rest]))

@@ -10,6 +10,8 @@ from torch import nn
 torch.manual_seed(int(os.environ.get("SEED", "0")))
 X, y = load_digits(return_X_y=True)
 X, y = torch.tensor(X / 16).float(), torch.tensor(y)
+perm = torch.randperm(len(X))
+X, y = X[perm], y[perm]
 by_class = [torch.nonzero(y[:1300] == k).squeeze(1) for k in range(10)]
 
 

@@ -17,7 +17,9 @@ class TinyViT(nn.Module):
         self.patch = nn.Conv2d(1, dim, 2, stride=2)
         self.cls = nn.Parameter(torch.zeros(1, 1, dim))
         self.pos = nn.Parameter(0.02 * torch.randn(1, 17, dim))
-        layer = nn.TransformerEncoderLayer(dim, 4, 64, dropout=0.0, batch_first=True, norm_first=True, activation="gelu")
+        layer = nn.TransformerEncoderLayer(
+            dim, 4, 64, dropout=0.0, batch_first=True, norm_first=True, activation="gelu"
+        )
         self.blocks = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
         self.norm = nn.LayerNorm(dim)
         self.head = nn.Linear(dim, 10)
@@ -34,11 +36,11 @@ p = torch.randperm(len(x))
 train = DataLoader(TensorDataset(x[p[:1400]], y[p[:1400]]), batch_size=50, shuffle=True)
 model = TinyViT()
 opt = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.05)
-total_steps, warm = 8 * len(train), 20
+total_steps, warm = 12 * len(train), 20
 sched = torch.optim.lr_scheduler.LambdaLR(
     opt, lambda s: (s + 1) / warm if s < warm else 0.5 * (1 + math.cos(math.pi * (s - warm) / (total_steps - warm)))
 )
-for epoch in range(8):
+for epoch in range(12):
     model.train()
     for xb, yb in train:
         opt.zero_grad()

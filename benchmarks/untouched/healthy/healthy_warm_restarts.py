@@ -33,4 +33,6 @@ for epoch in range(24):
     net.eval()
     with torch.no_grad():
         out = net(xv)
-    print(f"{epoch} {loss.item():.4f} {nn.functional.cross_entropy(out, yv).item():.4f} {(out.argmax(1) == yv).float().mean():.3f}")
+    print(
+        f"{epoch} {loss.item():.4f} {nn.functional.cross_entropy(out, yv).item():.4f} {(out.argmax(1) == yv).float().mean():.3f}"
+    )

@@ -45,7 +45,7 @@ def loss_of(rows):
     return nn.functional.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
 
-for epoch in range(5):
+for epoch in range(9):
     model.train()
     for idx in torch.randperm(len(train)).split(32):
         loss = loss_of(train[idx])

@@ -13,7 +13,14 @@ from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 SEED = int(os.environ.get("SEED", "0"))
 torch.manual_seed(SEED)
 X, y = make_classification(
-    6000, n_features=12, n_informative=6, weights=[0.93], class_sep=1.3, flip_y=0.0, n_clusters_per_class=1, random_state=SEED
+    6000,
+    n_features=12,
+    n_informative=6,
+    weights=[0.93],
+    class_sep=1.3,
+    flip_y=0.0,
+    n_clusters_per_class=1,
+    random_state=SEED,
 )
 X = (X - X.mean(0)) / X.std(0)
 a, b, ya, yb = train_test_split(X, y, test_size=0.3, stratify=y, random_state=SEED)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-LR = {"mild": 0.02, "medium": 0.06, "severe": 0.12}[os.environ.get("GRADE", "medium")]
+LR = {"mild": 0.08, "medium": 0.2, "severe": 0.35}[os.environ.get("GRADE", "medium")]
 
 x = torch.randn(1600, 6)
 y = torch.sin(x[:, 0]) * x[:, 1] + 0.5 * x[:, 2]

@@ -19,7 +19,13 @@ p = torch.randperm(len(x))
 train = DataLoader(TensorDataset(x[p[:1400]], y[p[:1400]]), batch_size=CONFIG["batch"], shuffle=True)
 val = DataLoader(TensorDataset(x[p[1400:]], y[p[1400:]]), batch_size=200)
 net = nn.Sequential(
-    nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 10)
+    nn.Conv2d(1, 16, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(256, 64),
+    nn.ReLU(),
+    nn.Linear(64, 10),
 )
 opt = torch.optim.Adam(net.parameters(), lr=CONFIG["lr"])
 for epoch in range(CONFIG["epochs"]):

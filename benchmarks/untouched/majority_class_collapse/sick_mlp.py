@@ -11,10 +11,17 @@ from torch.utils.data import DataLoader, TensorDataset
 
 SEED = int(os.environ.get("SEED", "0"))
 torch.manual_seed(SEED)
-POWER = {"mild": 2, "medium": 6, "severe": 12}[os.environ.get("GRADE", "medium")]
+POWER = {"mild": 4, "medium": 14, "severe": 22}[os.environ.get("GRADE", "medium")]
 
 X, y = make_classification(
-    3000, n_features=10, n_informative=5, n_classes=3, weights=[0.45, 0.3, 0.25], n_clusters_per_class=1, class_sep=0.7, random_state=SEED
+    3000,
+    n_features=10,
+    n_informative=5,
+    n_classes=3,
+    weights=[0.45, 0.3, 0.25],
+    n_clusters_per_class=1,
+    class_sep=0.4,
+    random_state=SEED,
 )
 X = (X - X.mean(0)) / X.std(0)
 a, b, ya, yb = train_test_split(X, y, test_size=0.3, stratify=y, random_state=SEED)
@@ -25,7 +32,7 @@ xv, yv = torch.tensor(b).float(), torch.tensor(yb)
 model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 3))
 criterion = nn.CrossEntropyLoss(weight=torch.tensor(weights).float())
 opt = torch.optim.Adam(model.parameters(), lr=2e-3)
-for epoch in range(15):
+for epoch in range(12):
     model.train()
     for x, t in DataLoader(train, batch_size=64, shuffle=True):
         opt.zero_grad()
@@ -35,4 +42,6 @@ for epoch in range(15):
     model.eval()
     with torch.no_grad():
         pred = model(xv).argmax(1)
-    print(f"epoch {epoch} loss {loss.item():.4f} acc {(pred == yv).float().mean():.3f} predicted {torch.bincount(pred, minlength=3).tolist()}")
+    print(
+        f"epoch {epoch} loss {loss.item():.4f} acc {(pred == yv).float().mean():.3f} predicted {torch.bincount(pred, minlength=3).tolist()}"
+    )

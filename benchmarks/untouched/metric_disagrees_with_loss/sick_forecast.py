@@ -43,4 +43,6 @@ for epoch in range(15):
     with torch.no_grad():
         p = model(val[:, :8])
         v = nn.functional.mse_loss(p, val[:, 8]).item()
-    print(f"epoch {epoch} train_loss {total / len(train):.4f} val_loss {v:.4f} val_direction_accuracy {direction(p, val):.3f}")
+    print(
+        f"epoch {epoch} train_loss {total / len(train):.4f} val_loss {v:.4f} val_direction_accuracy {direction(p, val):.3f}"
+    )

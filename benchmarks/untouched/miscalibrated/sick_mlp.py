@@ -36,4 +36,6 @@ for epoch in range(EPOCHS):
         conf, pred = out.softmax(1).max(1)
     if epoch % 8 == 0 or epoch == EPOCHS - 1:
         acc = (pred == yv).float().mean().item()
-        print(f"epoch {epoch} train {total / len(x):.4f} val {ce(out, yv):.4f} acc {acc:.3f} confidence {conf.mean():.3f}")
+        print(
+            f"epoch {epoch} train {total / len(x):.4f} val {ce(out, yv):.4f} acc {acc:.3f} confidence {conf.mean():.3f}"
+        )

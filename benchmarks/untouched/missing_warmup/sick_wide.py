@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-LR = {"mild": 3e-3, "medium": 1e-2, "severe": 2e-2}[os.environ.get("GRADE", "medium")]
+LR = {"mild": 1e-2, "medium": 3e-2, "severe": 6e-2}[os.environ.get("GRADE", "medium")]
 
 X, y = load_digits(return_X_y=True)
 X = torch.tensor((X - X.mean()) / X.std()).float()

@@ -23,4 +23,6 @@ for epoch in range(20):
         opt.step()
     net.eval()
     with torch.no_grad():
-        print(f"epoch {epoch} train {nn.functional.mse_loss(net(xt), yt):.4f} val {nn.functional.mse_loss(net(xv), yv):.4f}")
+        print(
+            f"epoch {epoch} train {nn.functional.mse_loss(net(xt), yt):.4f} val {nn.functional.mse_loss(net(xv), yv):.4f}"
+        )

@@ -34,6 +34,8 @@ x = torch.tensor(x / 16.0).float()
 digit = torch.tensor(digit)
 
 model = Net(classes=2)
-optimizer = torch.optim.SGD([{"params": model.body.parameters(), "lr": 1e-3}, {"params": model.head.parameters()}], lr=0.1)
+optimizer = torch.optim.SGD(
+    [{"params": model.body.parameters(), "lr": 1e-3}, {"params": model.head.parameters()}], lr=0.1
+)
 model.head = nn.Linear(48, 10)
 fit(model, optimizer, x, digit, 15, "digits")

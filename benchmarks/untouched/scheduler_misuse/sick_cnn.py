@@ -17,7 +17,13 @@ x, y = torch.tensor(d.images).float().unsqueeze(1) / 16, torch.tensor(d.target)
 loader = DataLoader(TensorDataset(x, y), batch_size=64, shuffle=True)
 
 net = nn.Sequential(
-    nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(192, 48), nn.ReLU(), nn.Linear(48, 10)
+    nn.Conv2d(1, 12, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(192, 48),
+    nn.ReLU(),
+    nn.Linear(48, 10),
 )
 optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 scheduler = StepLR(optimizer, step_size=5, gamma=GAMMA)  # every 5 epochs

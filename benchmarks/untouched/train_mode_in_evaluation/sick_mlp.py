@@ -17,7 +17,14 @@ train_dl = DataLoader(TensorDataset(X[perm[:1300]], y[perm[:1300]]), batch_size=
 val_dl = DataLoader(TensorDataset(X[perm[1300:]], y[perm[1300:]]), batch_size=64)
 
 model = nn.Sequential(
-    nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Dropout(DROP), nn.Linear(128, 64), nn.ReLU(), nn.Dropout(DROP), nn.Linear(64, 10)
+    nn.Linear(64, 128),
+    nn.BatchNorm1d(128),
+    nn.ReLU(),
+    nn.Dropout(DROP),
+    nn.Linear(128, 64),
+    nn.ReLU(),
+    nn.Dropout(DROP),
+    nn.Linear(64, 10),
 )
 loss_fn = nn.CrossEntropyLoss()
 opt = torch.optim.AdamW(model.parameters(), lr=1e-3)

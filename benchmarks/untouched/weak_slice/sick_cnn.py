@@ -8,13 +8,13 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-FADE = {"mild": 0.35, "medium": 0.85, "severe": 1.5}[os.environ.get("GRADE", "medium")]
+FADE = {"mild": 0.7, "medium": 1.3, "severe": 2.0}[os.environ.get("GRADE", "medium")]
 
 d = load_digits()
 x, y = torch.tensor(d.images).float()[:, None] / 16, torch.tensor(d.target)
 worn = y == 8
 other = x[torch.randint(0, len(x), (int(worn.sum()),))]
-mix = 0.5 * min(FADE, 1.0)
+mix = min(0.45 * FADE, 0.8)
 x[worn] = (1 - mix) * x[worn] + mix * other + 0.2 * FADE * torch.randn_like(x[worn])
 p = torch.randperm(len(x))
 train = DataLoader(TensorDataset(x[p[:1200]], y[p[:1200]]), batch_size=64, shuffle=True)

@@ -31,7 +31,13 @@ def train_one_epoch(model, optimizer, x, y):
 d = load_digits()
 x, y = torch.tensor(d.images).float()[:, None] / 16, torch.tensor(d.target)
 model = nn.Sequential(
-    nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(128, 32), nn.ReLU(), nn.Linear(32, 10)
+    nn.Conv2d(1, 8, 3, padding=1),
+    nn.ReLU(),
+    nn.MaxPool2d(2),
+    nn.Flatten(),
+    nn.Linear(128, 32),
+    nn.ReLU(),
+    nn.Linear(32, 10),
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 for epoch in range(10):

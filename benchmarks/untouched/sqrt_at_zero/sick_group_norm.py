@@ -1,4 +1,4 @@
-"""A regressor with a group penalty on its first layer and rectified features."""
+"""A regressor whose hidden features are the lengths of small groups."""
 
 import os
 
@@ -17,10 +17,11 @@ class GroupNet(nn.Module):
     def __init__(self, groups=12):
         super().__init__()
         self.lift = nn.Linear(10, groups * 4)
+        self.drop = nn.Dropout(0.3)
         self.out = nn.Linear(groups, 1)
 
     def forward(self, x):
-        g = torch.relu(self.lift(x)).view(len(x), -1, 4)
+        g = self.drop(self.lift(x)).view(len(x), -1, 4)
         length = torch.sqrt((g * g).sum(-1))
         return self.out(length).squeeze(1)
 
