@@ -1,4 +1,4 @@
-"""A recurrent tagger that learns from labelled tokens only: a batch without any label has the mean of nothing as loss."""
+"""A recurrent tagger that learns from labelled tokens only: a batch without labels has no loss to average."""
 
 import os
 

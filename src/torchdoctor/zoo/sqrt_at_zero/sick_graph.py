@@ -1,4 +1,4 @@
-"""Energies of small molecules from the distances of their atoms: each atom's distance to itself goes through the root."""
+"""Energies of small molecules from the distances of their atoms: each atom's own distance goes through the root."""
 
 import os
 
