@@ -68,6 +68,7 @@ RULE = Rule(
         "majority-class-collapse",
         "unnormalized-inputs",
         "underfitting",
+        "validation-better-than-training",
     ),
 )
 

@@ -1,0 +1,136 @@
+"""A single input feature gives the target away.
+
+## What it means
+One feature (a column, a pixel, a token's position) tells the target all by itself, while the others tell little. The
+model learns to read it off, training and validation look excellent at once, and in use, where that feature is not
+known yet or means something else, nothing of it is left.
+
+## Why it happens
+- The target, or something computed from it, was left among the inputs: `df.values` instead of `df.drop(columns=[y])`.
+- A column that is filled in only after the outcome is known (a discharge code, a refund date, an account status).
+- A target encoding that was fitted on the whole table.
+- Identifiers, file names or stamps that go with the class (one scanner for each diagnosis, a mark in the picture).
+
+## How it is detected
+Over the training batches that are looked at, for each element of the input: the share of its variance that lies
+between the classes, or its squared correlation with a regression target. A leak has 0.98 or more (0.995 for
+regression) while the next feature has less than 0.85 and half of all features less than 0.5. Real features seldom
+reach that: the best column of the iris data has 0.94, and the next is nearly as good.
+
+## How to fix it
+Look at the feature that is named. If it would not be known at the time of prediction, remove it. Fit encoders on the
+training part only.
+
+## Known false alarms
+Tasks where one feature truly decides (a toy regression on one of many columns, a thermostat's own threshold). Inputs
+of one or two features and targets that have the shape of the input are not judged. Forecasts from lagged values have
+many high columns and are not reported.
+
+## References
+Kaufman et al., "Leakage in Data Mining: Formulation, Detection, and Avoidance" (2012). Geirhos et al., "Shortcut
+Learning in Deep Neural Networks" (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from torchdoctor.facts import LeakageFact
+from torchdoctor.findings import Evidence, Finding, Fix, RuledOut, Severity
+from torchdoctor.rules import curves
+from torchdoctor.rules.places import call_places
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+
+RULE = Rule(
+    code="D012",
+    name="label-leakage",
+    family="data",
+    needs=(LeakageFact,),
+    explains=("overfitting", "validation-better-than-training", "abnormal-distribution", "miscalibrated"),
+)
+
+CLASSES_TOLD = 0.98
+"""Classes fourteen standard deviations apart along one feature."""
+REGRESSION_TOLD = 0.995
+NEXT = 0.85
+"""The best of the others must tell less: where several tell the target, the task is easy rather than leaked."""
+MIDDLE = 0.5
+"""Half of all features must tell less than this; pixels of digits have 0.3 in the middle."""
+LEAST_SAMPLES = 100
+LEAST_FEATURES = 4
+FEW = 0.35
+"""Share of features that may leak together: a one-hot target among the inputs has as many columns as classes."""
+
+
+def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    fact = run.last_fact(LeakageFact)
+    if fact is None or fact.samples < LEAST_SAMPLES or not fact.told:
+        return
+    width = int(np.prod(fact.shape)) if fact.shape else 0
+    limit = CLASSES_TOLD if fact.task == "classes" else REGRESSION_TOLD
+    leaks = [(i, told) for i, told in zip(fact.features, fact.told, strict=True) if told >= limit]
+    if not leaks:
+        text = f"no single input feature tells the target: the best explains {fact.told[0]:.0%}"
+        yield RuledOut(RULE.name, text, LeakageFact.kind, fact.told[0])
+        return
+    others = fact.told[len(leaks) :]
+    easy = fact.median > MIDDLE or (others and others[0] > NEXT)
+    if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width):
+        return
+    yield _finding(run, fact, leaks, limit)
+
+
+def name_of(index: int, shape: list[int]) -> str:
+    """An element of a sample, as one would index it."""
+    if len(shape) == 1:
+        return f"feature {index}"
+    return f"element {tuple(int(i) for i in np.unravel_index(index, shape))}"
+
+
+def _finding(run: Run, fact: LeakageFact, leaks: list[tuple[int, float]], limit: float) -> Finding:
+    name, told = name_of(leaks[0][0], fact.shape), leaks[0][1]
+    what = (
+        "of its variance lies between the classes" if fact.task == "classes" else "squared correlation with the target"
+    )
+    share = f"{told:.1%}" if fact.task == "classes" else f"{told:.4f}"
+    evidence = [
+        Evidence(
+            f"{name}: {share} {what}, over {fact.samples} samples; the middle feature has {fact.median:.1%}",
+            LeakageFact.kind,
+            told,
+            limit,
+        )
+    ]
+    accuracy, held = run.scalar(ACCURACY_VALIDATION).values, run.scalar(LOSS_VALIDATION)
+    if len(accuracy):
+        text = f"validation accuracy reaches {float(np.nanmax(accuracy)):.1%}"
+        evidence.append(Evidence(text, ACCURACY_VALIDATION.name, float(np.nanmax(accuracy))))
+    elif len(held):
+        low = float(np.nanmin(held.values))
+        evidence.append(Evidence(f"validation loss falls to {curves.figure(low)}", LOSS_VALIDATION.name, low))
+    loss = run.scalar(LOSS_TRAIN)
+    if len(loss):
+        evidence.append(Evidence("training loss", LOSS_TRAIN.name, spark=curves.spark(loss.values)))
+    more = f" (and {len(leaks) - 1} more)" if len(leaks) > 1 else ""
+    index = leaks[0][0]
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.92 if told > 0.999 else 0.8,
+        title=f"{name.capitalize()} of the input gives the target away{more}",
+        summary=f"{name.capitalize()} alone tells the target, while the others tell far less: it is the target, made "
+        "from it, or known only after it. The model reads it off instead of learning the task.",
+        where=call_places(run, "backward"),
+        first_step=0,
+        evidence=evidence,
+        fix=Fix(
+            "Remove the feature if it would not be known at the time of prediction.",
+            f"X = np.delete(X, {[i for i, _ in leaks]}, axis=1)"
+            if len(fact.shape) == 1
+            else f"x.flatten(1)[:, {index}]  # look at it beside y",
+        ),
+        symptoms=("too-good-too-soon", "high-accuracy-fails-in-use"),
+    )

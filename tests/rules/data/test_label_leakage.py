@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from building import RunBuilder, detect, findings
+from torchdoctor.facts import LeakageFact
+from torchdoctor.findings import RuledOut, Severity
+
+NAME = "label-leakage"
+
+
+def record(told: list[float], *, task: str = "classes", width: int = 20, median: float = 0.05) -> RunBuilder:
+    features = [7, *range(len(told) - 1)]
+    return RunBuilder().fact(LeakageFact(task, 600, [width], features, told, median))
+
+
+def test_one_column_tells_the_class() -> None:
+    (found,) = findings(record([1.0, 0.4, 0.2]).build(), NAME)
+    assert found.severity is Severity.WARNING and found.title.startswith("Feature 7")
+    assert found.fix.code == "X = np.delete(X, [7], axis=1)"
+
+
+def test_a_one_hot_target_among_the_inputs() -> None:
+    (found,) = findings(record([1.0, 1.0, 1.0, 0.3]).build(), NAME)
+    assert "and 2 more" in found.title
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        record([0.99, 0.95, 0.9], median=0.3),
+        record([0.99, 0.6, 0.6], median=0.6),
+        record([1.0, 0.1], width=2),
+        record([0.99, 0.2], task="regression"),
+    ],
+    ids=["others are nearly as good", "an easy task", "two features", "a strong but real correlation"],
+)
+def test_what_is_no_leak(run: RunBuilder) -> None:
+    assert findings(run.build(), NAME) == []
+
+
+def test_weak_features_rule_it_out() -> None:
+    assert [type(s) for s in detect(record([0.6, 0.4]).build(), NAME)] == [RuledOut]
