@@ -35,8 +35,8 @@ def main():
     train = DataLoader(TensorDataset(*make_textures(1500, generator)), batch_size=50, shuffle=True)
     val = DataLoader(TensorDataset(*make_textures(300, generator)), batch_size=100)
     net = TextureNet(CHANNELS)
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
-    for epoch in range(20):
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-2)
+    for epoch in range(50):
         net.train()
         for images, kind in train:
             optimizer.zero_grad()
