@@ -12,7 +12,7 @@ through all steps before it, so that steps become slower and slower.
 `retain_graph=True`.
 
 ## How it is detected
-On the steps on which the graph is walked, the operator at its root gets a mark that dies with it. Marks of earlier
+On the steps on which the graph is walked, the operator of its last layer gets a mark that dies with it. Marks of earlier
 steps that are still alive later mean that something holds those graphs. Operators are numbered in the order of their
 making, so the graph behind a new loss also shows how many steps it reaches back, and its size whether it grows. An
 error of torch about a used-up graph is explained by it where that graph reaches back.
@@ -172,14 +172,14 @@ def _stored_losses(run: Run, first: int, kept: int, marked: int) -> Finding:
         severity=Severity.WARNING,
         confidence=0.95,
         proof=Proof.STRUCTURE,
-        title="the graphs of past losses are never freed",
-        summary="Something holds on to losses of earlier steps together with their graphs: a running total or a list "
-        "of losses. Memory grows with every step.",
+        title="the graphs of past steps are never freed",
+        summary="Something holds on to losses or predictions of earlier steps together with their graphs: a running total, a list "
+        "of them. Memory grows with every step.",
         where=call_places(run, "backward"),
         first_step=first,
         evidence=[
             Evidence(
-                f"of {marked} losses that were marked at earlier steps, {kept} still held their graph",
+                f"of {marked} graphs that were marked at earlier steps, {kept} were still held",
                 GRAPHS_KEPT.name,
                 float(kept),
                 float(KEPT),

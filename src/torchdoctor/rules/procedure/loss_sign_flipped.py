@@ -83,6 +83,7 @@ IMPROVED = 0.97
 """A criterion below this share of its start has improved, so the updates cannot climb."""
 SURE = 2.0
 """Standard errors by which the trend must point down; batches scatter."""
+STEADY = 0.01
 RISEN = 2.0
 """End over start of a loss that climbs without any sign of why."""
 BLOCKS = 12
@@ -144,21 +145,21 @@ def _negated(run: Run, loss: LossCurve, optimizer: OptimizerFact) -> Flip | bool
     if factor is not None:
         if factor > 0 or +1 in signs:
             return False
-        return _flip_of(run, "backward begins from the criterion with its sign turned", None)
+        turned = -1 in signs or _is_steady(run)
+        return _flip_of(run, "backward begins from the criterion with its sign turned") if turned else None
     if not signs or run.has(LOSS_CALLED):
         return None
-    if signs[0] > 0:
+    if +1 in signs or loss.curve.values.min() > 0:
         return False
-    if loss.curve.values.max() >= 0:
+    if -1 not in signs or loss.curve.values.max() >= 0:
         return None
-    return _flip_of(run, "in the graph the error (or the log-likelihood) stands under the wrong sign", signs)
+    return _flip_of(run, "in the graph the error (or the log-likelihood) stands under the wrong sign")
 
 
 def _factor(run: Run) -> float | None:
     """Sign of backward's loss over that of torch's criterion, where it is the same at every look."""
-    called, trained = run.scalar(LOSS_CALLED).first(), run.scalar(LOSS_TRAIN, _only_key(run)).first()
-    common = np.intersect1d(called.steps, trained.steps)
-    if not baseline.never_negative(run) or not len(common):
+    called, trained = _both(run)
+    if not baseline.never_negative(run):
         return None
     calls = baseline.loss_calls(run)
     if any(c.reduction == "none" for c in calls):
@@ -167,11 +168,24 @@ def _factor(run: Run) -> float | None:
         return None
     if any(c.target_low is not None and c.function in baseline.BINARY and c.target_low < 0 for c in calls):
         return None
-    top = called.values[np.isin(called.steps, common)]
-    bottom = trained.values[np.isin(trained.steps, common)]
-    keep = np.isfinite(top) & np.isfinite(bottom) & (top > 0) & (bottom != 0)
-    ratios = np.sign(bottom[keep])
+    ratios = np.sign(trained[(called > 0) & (trained != 0)])
     return float(ratios[0]) if len(ratios) and (ratios == ratios[0]).all() else None
+
+
+def _both(run: Run) -> tuple[curves.Floats, curves.Floats]:
+    """The loss as torch's functions gave it and as backward got it, at the steps on which both are known and finite."""
+    called, trained = run.scalar(LOSS_CALLED).first(), run.scalar(LOSS_TRAIN, _only_key(run)).first()
+    common = np.intersect1d(called.steps, trained.steps)
+    given, taken = called.values[np.isin(called.steps, common)], trained.values[np.isin(trained.steps, common)]
+    keep = np.isfinite(given) & np.isfinite(taken)
+    return given[keep], taken[keep]
+
+
+def _is_steady(run: Run) -> bool:
+    """Backward's loss is the criterion times one number: nothing else is in it."""
+    called, trained = _both(run)
+    ratios = trained[called > 0] / called[called > 0]
+    return len(ratios) >= 2 and bool(np.ptp(ratios) < STEADY * abs(float(np.median(ratios))))
 
 
 def _only_key(run: Run) -> str:
@@ -180,7 +194,7 @@ def _only_key(run: Run) -> str:
 
 
 def signs_below(graph: LossGraph) -> list[int]:
-    """The sign under which each criterion stands in the loss; empty where an operator on the way hides it."""
+    """The sign under which each criterion stands in the loss: 1, -1, or 0 where a factor on the way may turn it."""
     if not graph.operators:
         return []
     found: list[int] = []
@@ -193,7 +207,7 @@ def signs_below(graph: LossGraph) -> list[int]:
         seen.add((operator.position, sign))
         below = graph.inputs(operator)
         if operator.name in CRITERIA:
-            found.append(sign if operator.shape in (None, ()) else 0)
+            found.extend([sign] if operator.shape in (None, ()) else [])
         elif operator.name in ERRORS:
             found.extend([sign] if any(s.name == "Sub" for s in graph.sources(operator)) else [])
         elif operator.name == "LogSoftmax":
@@ -204,12 +218,14 @@ def signs_below(graph: LossGraph) -> list[int]:
             waiting.extend([(below[0], sign), (below[1], -sign)])
         elif operator.name in ("Sub", "Rsub") or (operator.name == "Mul" and operator.shape not in (None, ())):
             continue
+        elif operator.name in ("Mul", "Div"):
+            waiting.extend((o, 0) for o in below)
         elif operator.name in CARRYING or operator.name in PICKING:
             waiting.extend((o, sign) for o in below)
-    return [s for s in found if s]
+    return found
 
 
-def _flip_of(run: Run, text: str, _signs: list[int] | None) -> Flip:
+def _flip_of(run: Run, text: str) -> Flip:
     graph = run.last_fact(GraphFact)
     negation = next((o for o in LossGraph(graph).named("Neg") if o.place.line), None) if graph else None
     call = next(iter(baseline.loss_calls(run)), None)
