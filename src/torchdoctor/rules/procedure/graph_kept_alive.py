@@ -12,10 +12,10 @@ through all steps before it, so that steps become slower and slower.
 `retain_graph=True`.
 
 ## How it is detected
-On the steps on which the graph is walked, the operator of its last layer gets a mark that dies with it. Marks of earlier
-steps that are still alive later mean that something holds those graphs. Operators are numbered in the order of their
-making, so the graph behind a new loss also shows how many steps it reaches back, and its size whether it grows. An
-error of torch about a used-up graph is explained by it where that graph reaches back.
+On the steps on which the graph is walked, the operator of its last layer gets a mark that dies with it. Marks of
+earlier steps that are still alive later mean that something holds those graphs. Operators are numbered in the order of
+their making, so the graph behind a new loss also shows how many steps it reaches back, and its size whether it grows.
+An error of torch about a used-up graph is explained by it where that graph reaches back.
 
 ## How to fix it
 Keep numbers, not graphs: `total += loss.item()` (or `loss.detach()` to spare the wait on a GPU). Cut a state before it
@@ -173,8 +173,8 @@ def _stored_losses(run: Run, first: int, kept: int, marked: int) -> Finding:
         confidence=0.95,
         proof=Proof.STRUCTURE,
         title="the graphs of past steps are never freed",
-        summary="Something holds on to losses or predictions of earlier steps together with their graphs: a running total, a list "
-        "of them. Memory grows with every step.",
+        summary="Something holds on to losses or predictions of earlier steps together with their graphs: a running "
+        "total, a list of them. Memory grows with every step.",
         where=call_places(run, "backward"),
         first_step=first,
         evidence=[
