@@ -127,7 +127,10 @@ def compare(
     if len(pairs) < LEAST_PASSES or len({s for s, _, _ in pairs}) < len(pairs):
         return None
     reported = np.array([value for _, value, _ in pairs])
-    if float(np.median(reported)) > PERCENT and reported.max() <= 100 and kind != "r2":
+    real = np.array([fact.metrics.get(FORMS[kind][0], np.nan) for _, _, fact in pairs])
+    if float(np.median(reported)) > PERCENT and np.median(np.abs(reported / 100 - real)) < np.median(
+        np.abs(reported - real)
+    ):
         reported = reported / 100
     computed, apart = [], []
     for value, (_, _, fact) in zip(reported, pairs, strict=True):
