@@ -30,7 +30,7 @@ opt = torch.optim.SGD(model.parameters(), lr=LR)
 for epoch in range(3):
     model.train()
     running = 0.0
-    for step, (xb, yb) in enumerate(train):
+    for xb, yb in train:
         opt.zero_grad()
         loss = nn.functional.cross_entropy(model(xb), yb)
         loss.backward()

@@ -44,7 +44,7 @@ def validate():
 
 
 net.train()
-print("before training: loss %.3f acc %.3f" % validate())
+print("before training: loss {:.3f} acc {:.3f}".format(*validate()))
 for epoch in range(7):
     running = 0.0
     for x, y in train_loader:
@@ -53,4 +53,4 @@ for epoch in range(7):
         loss.backward()
         optimizer.step()
         running += loss.item() * len(y)
-    print(epoch, f"train {running / len(train_set):.4f}", "val %.4f acc %.3f" % validate())
+    print(epoch, f"train {running / len(train_set):.4f}", "val {:.4f} acc {:.3f}".format(*validate()))

@@ -22,7 +22,7 @@ def accuracy(net):
 
 teacher = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
 opt = torch.optim.Adam(teacher.parameters(), lr=1e-3)
-for epoch in range(8):
+for _ in range(8):
     teacher.train()
     for idx in tr[torch.randperm(len(tr))].split(64):
         opt.zero_grad()

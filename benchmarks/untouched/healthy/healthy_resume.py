@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 from sklearn.datasets import load_digits
@@ -21,7 +22,7 @@ def session(path, epochs):
     opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     sched = torch.optim.lr_scheduler.ExponentialLR(opt, 0.85)
     start = 0
-    if os.path.exists(path):
+    if path.exists():
         state = torch.load(path)
         model.load_state_dict(state["model"])
         opt.load_state_dict(state["opt"])
@@ -47,4 +48,4 @@ def session(path, epochs):
 
 with tempfile.TemporaryDirectory() as folder:
     for _ in range(2):
-        session(os.path.join(folder, "ckpt.pt"), 6)
+        session(Path(folder) / "ckpt.pt", 6)

@@ -28,9 +28,8 @@ def fit(model, groups, a, t, epochs, size, check=None):
             with torch.no_grad():
                 out = model(check[0])
             v = nn.functional.cross_entropy(out, check[1]).item()
-            print(
-                f"epoch {epoch + 1} train {loss.item():.4f} val {v:.4f} acc {(out.argmax(1) == check[1]).float().mean():.3f}"
-            )
+            acc = (out.argmax(1) == check[1]).float().mean()
+            print(f"epoch {epoch + 1} train {loss.item():.4f} val {v:.4f} acc {acc:.3f}")
 
 
 source = nn.Sequential(body, nn.Linear(64, 5))

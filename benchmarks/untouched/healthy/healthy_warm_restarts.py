@@ -33,6 +33,5 @@ for epoch in range(24):
     net.eval()
     with torch.no_grad():
         out = net(xv)
-    print(
-        f"{epoch} {loss.item():.4f} {nn.functional.cross_entropy(out, yv).item():.4f} {(out.argmax(1) == yv).float().mean():.3f}"
-    )
+    v, acc = nn.functional.cross_entropy(out, yv).item(), (out.argmax(1) == yv).float().mean().item()
+    print(f"{epoch} {loss.item():.4f} {v:.4f} {acc:.3f}")

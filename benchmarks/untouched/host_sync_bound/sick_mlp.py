@@ -15,7 +15,7 @@ loader = DataLoader(TensorDataset(torch.tensor(X / 16).float(), torch.tensor(y))
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 stats = []
-for epoch in range(6):
+for _ in range(6):
     for xb, yb in loader:
         xb, yb = xb.to(device), yb.to(device)
         optimizer.zero_grad()

@@ -42,6 +42,5 @@ for epoch in range(12):
     model.eval()
     with torch.no_grad():
         pred = model(xv).argmax(1)
-    print(
-        f"epoch {epoch} loss {loss.item():.4f} acc {(pred == yv).float().mean():.3f} predicted {torch.bincount(pred, minlength=3).tolist()}"
-    )
+    acc, counts = (pred == yv).float().mean(), torch.bincount(pred, minlength=3).tolist()
+    print(f"epoch {epoch} loss {loss.item():.4f} acc {acc:.3f} predicted {counts}")

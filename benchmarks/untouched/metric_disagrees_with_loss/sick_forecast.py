@@ -44,5 +44,5 @@ for epoch in range(15):
         p = model(val[:, :8])
         v = nn.functional.mse_loss(p, val[:, 8]).item()
     print(
-        f"epoch {epoch} train_loss {total / len(train):.4f} val_loss {v:.4f} val_direction_accuracy {direction(p, val):.3f}"
+        f"epoch {epoch} train_loss {total / len(train):.4f} val_loss {v:.4f} val_direction_acc {direction(p, val):.3f}"
     )

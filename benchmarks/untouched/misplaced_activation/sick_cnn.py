@@ -24,8 +24,7 @@ class ConvNet(nn.Module):
         x = self.pool(self.act(self.conv1(x)))
         x = self.pool(self.act(self.conv2(x)))
         x = self.act(self.fc1(x.flatten(1)))
-        x = self.act(self.fc2(x))
-        return x
+        return self.act(self.fc2(x))
 
 
 digits = load_digits()

@@ -9,7 +9,7 @@ from torch import nn
 seed = int(os.environ.get("SEED", "0"))
 torch.manual_seed(seed)
 random.seed(seed)
-WORDS = "the a small old green cat dog bird tree sees finds likes eats and or near under".split()
+WORDS = ["the", "small", "old", "green", "cat", "dog", "bird", "tree", "sees", "finds", "likes", "eats", "and"]
 text = " ".join(random.choice(WORDS) for _ in range(3000))
 vocab = sorted(set(text))
 ids = torch.tensor([vocab.index(c) for c in text])

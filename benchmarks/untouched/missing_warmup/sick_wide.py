@@ -18,7 +18,7 @@ optimizer = torch.optim.Adam(model.parameters(), lr=LR)
 steps = 6 * len(loader)
 schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
 step = 0
-for epoch in range(6):
+for _ in range(6):
     for xb, yb in loader:
         loss = nn.functional.cross_entropy(model(xb), yb)
         optimizer.zero_grad()

@@ -32,6 +32,5 @@ for epoch in range(15):
     model.eval()
     with torch.no_grad():
         out = model(X[va])
-        print(
-            f"epoch {epoch} train {total / 1400:.3f} val {ce(out, y[va]):.3f} acc {(out.argmax(1) == y[va]).float().mean():.3f}"
-        )
+        acc = (out.argmax(1) == y[va]).float().mean()
+        print(f"epoch {epoch} train {total / 1400:.3f} val {ce(out, y[va]):.3f} acc {acc:.3f}")

@@ -23,6 +23,5 @@ for epoch in range(20):
         opt.step()
     net.eval()
     with torch.no_grad():
-        print(
-            f"epoch {epoch} train {nn.functional.mse_loss(net(xt), yt):.4f} val {nn.functional.mse_loss(net(xv), yv):.4f}"
-        )
+        a, b = nn.functional.mse_loss(net(xt), yt), nn.functional.mse_loss(net(xv), yv)
+        print(f"epoch {epoch} train {a:.4f} val {b:.4f}")

@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 def save(folder, step):
     buffer = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, buffer)
-    with gzip.open(os.path.join(folder, "last.pt.gz"), "wb", compresslevel=4) as f:
+    with gzip.open(Path(folder) / "last.pt.gz", "wb", compresslevel=4) as f:
         f.write(buffer.getvalue())
 
 

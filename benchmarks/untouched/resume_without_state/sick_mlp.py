@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 from sklearn.datasets import load_digits
@@ -25,7 +26,7 @@ def build():
 
 def session(path, first, last):
     model, optimizer, scheduler = build()
-    if os.path.exists(path):
+    if path.exists():
         checkpoint = torch.load(path)
         model.load_state_dict(checkpoint["model"])
     for epoch in range(first, last):
@@ -42,6 +43,6 @@ def session(path, first, last):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    path = os.path.join(folder, "checkpoint.pt")
+    path = Path(folder) / "checkpoint.pt"
     session(path, 0, 8)
     session(path, 8, 14)

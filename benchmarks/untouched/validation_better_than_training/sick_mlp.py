@@ -50,4 +50,8 @@ def epoch_over(dataset, update):
 
 
 for epoch in range(12):
-    print(epoch, "train %.4f %.3f" % epoch_over(train, True), "val %.4f %.3f" % epoch_over(val, False))
+    print(
+        epoch,
+        "train {:.4f} {:.3f}".format(*epoch_over(train, True)),
+        "val {:.4f} {:.3f}".format(*epoch_over(val, False)),
+    )

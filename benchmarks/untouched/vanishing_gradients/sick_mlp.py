@@ -1,5 +1,6 @@
 """A deep sigmoid network on digits."""
 
+import itertools
 import os
 
 import torch
@@ -14,7 +15,7 @@ class DeepNet(nn.Module):
     def __init__(self, depth, width=48):
         super().__init__()
         sizes = [64] + [width] * depth
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
         self.out = nn.Linear(width, 10)
 
     def forward(self, x):

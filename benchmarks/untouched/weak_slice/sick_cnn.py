@@ -1,4 +1,4 @@
-"""Digit CNN; the pictures of one digit come from a worn-out scanner."""
+"""Digit CNN; a part of the pictures comes from a scanner with a weak lamp."""
 
 import os
 
@@ -8,23 +8,23 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-FADE = {"mild": 0.7, "medium": 1.3, "severe": 2.0}[os.environ.get("GRADE", "medium")]
+CONTRAST = {"mild": 0.35, "medium": 0.15, "severe": 0.05}[os.environ.get("GRADE", "medium")]
 
 d = load_digits()
 x, y = torch.tensor(d.images).float()[:, None] / 16, torch.tensor(d.target)
-worn = y == 8
-other = x[torch.randint(0, len(x), (int(worn.sum()),))]
-mix = min(0.45 * FADE, 0.8)
-x[worn] = (1 - mix) * x[worn] + mix * other + 0.2 * FADE * torch.randn_like(x[worn])
+weak = torch.rand(len(x)) < 0.15
+x[weak] = CONTRAST * x[weak]
+x = x + 0.08 * torch.randn_like(x)
 p = torch.randperm(len(x))
 train = DataLoader(TensorDataset(x[p[:1200]], y[p[:1200]]), batch_size=64, shuffle=True)
 val = DataLoader(TensorDataset(x[p[1200:]], y[p[1200:]]), batch_size=100)
+weak_val = weak[p[1200:]]
 net = nn.Sequential(
     nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2), nn.Linear(256, 10)
 )
 opt = torch.optim.Adam(net.parameters(), lr=2e-3, weight_decay=1e-4)
 ce = nn.CrossEntropyLoss()
-for epoch in range(12):
+for epoch in range(20):
     net.train()
     for xb, yb in train:
         opt.zero_grad()
@@ -32,11 +32,9 @@ for epoch in range(12):
         loss.backward()
         opt.step()
     net.eval()
-    preds, truth = [], []
+    hit = []
     with torch.no_grad():
         for xb, yb in val:
-            preds.append(net(xb).argmax(1))
-            truth.append(yb)
-    preds, truth = torch.cat(preds), torch.cat(truth)
-    recall8 = (preds[truth == 8] == 8).float().mean()
-    print(f"epoch {epoch} loss {loss.item():.4f} acc {(preds == truth).float().mean():.3f} recall of 8: {recall8:.3f}")
+            hit.append(net(xb).argmax(1) == yb)
+    hit = torch.cat(hit).float()
+    print(f"epoch {epoch} loss {loss.item():.4f} acc {hit.mean():.3f} weak lamp {hit[weak_val].mean():.3f}")
