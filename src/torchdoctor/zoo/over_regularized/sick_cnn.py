@@ -46,4 +46,8 @@ for epoch in range(8):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(epoch, f"{loss.item():.3f}", "validation %.3f, accuracy %.3f" % evaluate(model, images[val], labels[val]))
+    print(
+        epoch,
+        f"{loss.item():.3f}",
+        "validation {:.3f}, accuracy {:.3f}".format(*evaluate(model, images[val], labels[val])),
+    )
