@@ -127,10 +127,9 @@ def compare(
     if len(pairs) < LEAST_PASSES or len({s for s, _, _ in pairs}) < len(pairs):
         return None
     reported = np.array([value for _, value, _ in pairs])
-    real = np.array([fact.metrics.get(FORMS[kind][0], np.nan) for _, _, fact in pairs])
-    if float(np.median(reported)) > PERCENT and np.median(np.abs(reported / 100 - real)) < np.median(
-        np.abs(reported - real)
-    ):
+    real = float(np.median([fact.metrics.get(FORMS[kind][0], math.nan) for _, _, fact in pairs]))
+    middle = float(np.median(reported))
+    if middle > PERCENT and real > 0 and abs(math.log(middle / 100 / real)) < abs(math.log(middle / real)):
         reported = reported / 100
     computed, apart = [], []
     for value, (_, _, fact) in zip(reported, pairs, strict=True):
