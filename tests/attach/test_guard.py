@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,11 +65,31 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
                 model.train("yes")  # type: ignore[arg-type]
             with pytest.raises(IndexError):
                 F.cross_entropy(model(a), b + 100)
+        if i == 1:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                pass
+        if i == 10:
+            _handle(model, optimizer, schedule)
         if i == 12:
             bad = F.cross_entropy(model(a * float("nan")), b)
             bad.backward()
             model.zero_grad()
     return fingerprint(losses, model)
+
+
+def _handle(model: nn.Sequential, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
+    """Everything that a script may do around its loop, and none of it changes anything."""
+    held = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3}, held)
+    held.seek(0)
+    state = torch.load(held, weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    schedule.load_state_dict(schedule.state_dict())
+    nn.init.constant_(model[4].bias, 0.5)
+    model.load_state_dict(state["model"])
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def _closure(optimizer: torch.optim.Optimizer, model: nn.Module, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -94,7 +116,7 @@ def test_every_site_may_fail_and_training_ends_the_same(tmp_path: Path) -> None:
     expected = everything()
     with _watch(tmp_path):
         everything()
-    originals = {name: site.function for name, site in SITES.items()}
+    originals = {name: site.function for name, site in SITES.items() if not name.startswith("waiting by")}
     never: list[str] = []
     for name in [n for n in originals if "loss function" not in n or n.endswith(" cross_entropy")]:
         reached: list[str] = []

@@ -36,7 +36,6 @@ class SynchronisationProbe:
             self._steps += 1
         self.gate.open = looked and torch.cuda.is_initialized()
 
-    @contained("synchronisations: called")
     def called(self, call: str, tensor: Tensor, place: Place | None) -> None:
         if place is None or not tensor.is_cuda or not torch.is_grad_enabled():
             return
