@@ -99,7 +99,7 @@ def late_pairs(train: curves.Curve, validation: curves.Curve) -> curves.Floats:
         before = train.values[(train.steps > steps[i] - width / 2) & (train.steps <= steps[i])]
         after = train.values[(train.steps > steps[i]) & (train.steps <= steps[i] + width / 2)]
         levels = [float(part.mean()) for part in (before, after) if len(part)]
-        if levels:
+        if levels and min(levels) > 0:
             rows.append((min(levels), float(validation.values[i])))
     return np.array(rows).reshape(-1, 2)
 

@@ -102,8 +102,10 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
     moved = movement.read(run)
     if moved is None or not moved.measured or len(moved) < 5:
         return None
-    middle_S = moved.middle_S
-    first, later = float(np.nanmax(middle_S[:3])), float(np.nanmedian(middle_S[len(middle_S) // 2 :]))
+    middle_S = moved.middle_S[np.isfinite(moved.middle_S)]
+    if len(middle_S) < 5:
+        return None
+    first, later = float(middle_S[:3].max()), float(np.median(middle_S[len(middle_S) // 2 :]))
     if first < LARGE_FIRST_UPDATE or first < LARGER_THAN_LATER * later:
         return None
     guess = baseline.chance(run)

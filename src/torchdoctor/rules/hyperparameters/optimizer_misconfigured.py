@@ -189,7 +189,11 @@ def _eps(run: Run, kind: str, group: dict[str, Any], key: str) -> Iterator[Fault
     sizes = gradients.values[np.isfinite(gradients.values) & (gradients.values > 0)]
     if not len(sizes) or moved is None or not moved.measured or run.steps < 10:
         return
-    typical, ratio = float(np.median(sizes)), float(np.nanmedian(moved.typical(0.9)))
+    moves = moved.typical(0.9)
+    moves = moves[np.isfinite(moves)]
+    if not len(moves):
+        return
+    typical, ratio = float(np.median(sizes)), float(np.median(moves))
     if eps >= OUTWEIGHS * typical and ratio < HARDLY_MOVES:
         words = (
             f"the typical gradient is {figure(typical)}, so dividing by it plus eps takes {eps / typical:,.0f} times "
