@@ -21,7 +21,7 @@ SOFTMAXES = ("SoftmaxBackward0", "SafeSoftmaxBackward0")
 PRODUCTS = ("BmmBackward0", "BaddbmmBackward0")
 WAY_LIMIT = 24
 LAYERS_LIMIT = 64
-SAMPLES, QUERIES, KEYS = 16, 64, 4096
+SAMPLES, QUERIES, KEYS = 8, 32, 4096
 HIDDEN = -1e4
 """Logits below are masked: nobody's scores get there, and usual masks are -inf, -1e9 or the format's lowest."""
 COLUMNS = tuple(signals.ATTENTION)
@@ -99,11 +99,12 @@ def _by_hand(node: Any) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
     if product is None:
         return None
     at = _spaced(result.shape[-2], result.device)
-    weights = torch.nan_to_num(result.detach().index_select(-2, at).float())
+    few = min(SAMPLES, result.shape[0]) if result.dim() == 4 else result.shape[0]
+    weights = torch.nan_to_num(result.detach()[:few].index_select(-2, at).float())
     is_open = None
     if isinstance(hidden, Tensor):
         shape = result.shape if hidden.dim() <= result.dim() else None
-        is_open = ~hidden.expand(shape).index_select(-2, at) if shape is not None else None
+        is_open = ~hidden.expand(shape)[:few].index_select(-2, at) if shape is not None else None
     return weights, is_open, None
 
 

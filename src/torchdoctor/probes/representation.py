@@ -15,7 +15,7 @@ from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, Graph
 from torchdoctor.probes.layers import CASTS, WEIGHT_INPUT
 
-ROWS, COLUMNS, OUTPUTS = 256, 512, 4096
+ROWS, COLUMNS, OUTPUTS = 128, 256, 1024
 """Samples and features that are looked at; wider outputs (a vocabulary) are not computed again."""
 LAST_LAYERS = 4
 

@@ -15,7 +15,8 @@ def sample(n):
     values = torch.randn(n, ITEMS, 4)
     wanted = torch.randint(ITEMS, (n,))
     question = keys[torch.arange(n), wanted] + 0.05 * torch.randn(n, WIDTH)
-    return question, keys, values, values[torch.arange(n), wanted]
+    asked = F.pad(question, (0, 4)).unsqueeze(1)
+    return torch.cat([asked, torch.cat([keys, values], 2)], 1), values[torch.arange(n), wanted]
 
 
 class Lookup(nn.Module):
@@ -26,7 +27,8 @@ class Lookup(nn.Module):
         self.read = nn.Linear(4, 32)
         self.out = nn.Linear(32, 4)
 
-    def forward(self, question, keys, values):
+    def forward(self, table):
+        question, keys, values = table[:, 0, :WIDTH], table[:, 1:, :WIDTH], table[:, 1:, WIDTH:]
         scores = torch.bmm(self.ask(question).unsqueeze(1), self.index(keys).transpose(1, 2)) / TEMPERATURE
         found = torch.bmm(scores.softmax(dim=2), torch.tanh(self.read(values)))
         return self.out(found.squeeze(1))
@@ -35,15 +37,15 @@ class Lookup(nn.Module):
 lookup = Lookup()
 optimizer = torch.optim.Adam(lookup.parameters(), lr=2e-3)
 for step in range(600):
-    question, keys, values, answer = sample(64)
-    loss = F.mse_loss(lookup(question, keys, values), answer)
+    table, answer = sample(64)
+    loss = F.mse_loss(lookup(table), answer)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     if step % 100 == 99:
         lookup.eval()
         with torch.no_grad():
-            question, keys, values, answer = sample(256)
-            held_out = F.mse_loss(lookup(question, keys, values), answer)
+            table, answer = sample(256)
+            held_out = F.mse_loss(lookup(table), answer)
         lookup.train()
         print(f"step {step}: train {loss.item():.3f}, held out {held_out.item():.3f}")
