@@ -103,10 +103,10 @@ def detect(run: Run) -> Iterator[Finding]:
     guess = _guess(run)
     if len(losses) < LEAST_STEPS or guess is None or not guess > 0:
         return
-    chance = classes_at_chance(run) or numbers_at_chance(run)
+    end = curves.level(losses.values)
+    chance = classes_at_chance(run, end >= STAYED * guess) or numbers_at_chance(run)
     if chance is None:
         return
-    end = curves.level(losses.values)
     if end <= LEARNED * guess:
         first = _first_walk(run, losses)
         if first is None or first < AT_CHANCE * guess:
@@ -126,12 +126,17 @@ def _guess(run: Run) -> float | None:
     return min(guess, float(-(shares * np.log(shares)).sum()))
 
 
-def classes_at_chance(run: Run) -> Chance | None:
+def classes_at_chance(run: Run, stuck: bool) -> Chance | None:
+    """Validation at chance. A model that never left chance in training may lean to either side by luck: then most of
+    the passes decide."""
     seen = outcomes.passes(run)
     if not outcomes.is_by_sample(run) or len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
         return None
     later = seen[len(seen) // 2 :]
-    if any(outcomes.beats_chance(o) for o in later) or sum(outcomes.beats_chance(o) for o in seen) > 0.2 * len(seen):
+    beats = [outcomes.beats_chance(o) for o in seen]
+    if stuck and (sum(beats) > 0.5 * len(seen) or beats[-1]):
+        return None
+    if not stuck and (any(beats[len(seen) // 2 :]) or sum(beats) > 0.2 * len(seen)):
         return None
     last = later[-1]
     depends = float(np.median([o.favourite[1] for o in later])) < 1 - DEPENDS and last.present > 1

@@ -17,7 +17,7 @@ class Tickets(Dataset):
         shares = torch.tensor([FIRST, rest, rest, rest])
         self.desk = torch.multinomial(shares, count, replacement=True, generator=generator)
         self.words = torch.randint(8, 60, (count, 12), generator=generator)
-        hint = torch.rand(count, 12, generator=generator) < 0.08
+        hint = torch.rand(count, 12, generator=generator) < 0.05
         self.words[hint] = (self.desk.unsqueeze(1).expand(-1, 12) + 1)[hint]
 
     def __len__(self):
