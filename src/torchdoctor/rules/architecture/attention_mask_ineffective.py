@@ -15,9 +15,9 @@ inverted, attention sees nothing but padding; if all keys of a query are hidden,
 ## How it is detected
 Padding is found in the inputs: one token (or a vector of zeros) that fills the ends of at least a third of the
 sequences, to different lengths, and stands nowhere else. Then the attention weights of real queries on padded keys are
-added up, on the first looks, before a model has learned to look away. Nine tenths or more are an error (the mask is inverted), at least half of the padding's share of the keys is a
-warning (it is not applied). Queries from which every key is hidden are an error where the query is known to be real, or
-where it is so for nearly all.
+added up, on the first looks, before a model has learned to look away. Nine tenths or more are an error (the mask is
+inverted), at least half of the padding's share of the keys is a warning (it is not applied). Queries from which every
+key is hidden are an error where the query is known to be real, or where it is so for nearly all.
 
 ## How to fix it
 Build the mask from the tokens, once, and say for each call what True means there:
