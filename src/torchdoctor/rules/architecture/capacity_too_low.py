@@ -10,12 +10,13 @@ Layers that are too narrow or too few, a linear model on a task that is not line
 the data has directions, a context that is too short.
 
 ## How it is detected
-All of these must hold. The training loss has been flat over the last third and stands above a fifth of what a constant
-guess scores. Validation, where there is one, is within 15 % of it. The weight matrices still change by 0.01 % to 5 % a
-step, and the rate is no less than a tenth of its highest. There are fewer trainable parameters than half the training
-samples (or than 2,000 where their number is unknown), so that the model could not learn them by heart. And in the
-training batches the residuals of nearest neighbours agree: by 0.2 on average and on the last looks, more than four
-standard errors above zero, where noise gives zero.
+All of these must hold. The training loss has been flat over the last third (it fell by less than 4 %, or 8 % of all
+that was gained over a constant guess) and stands above a fifth of what a constant guess scores. Validation, where there
+is one, is within 15 % of it. The weight matrices still change by 0.01 % to 5 % a step, and the rate is no less than a
+tenth of its highest. There are fewer trainable parameters than half the training samples (or than 2,000 where their
+number is unknown), so that the model could not learn them by heart. And in the training batches the residuals of
+nearest neighbours agree: by 0.2 on average and on the last looks, more than four standard errors above zero, where
+noise gives zero.
 
 ## How to fix it
 Widen the narrowest layer, add a hidden layer, or use a kind of model that fits the data (convolutions for images).
@@ -56,8 +57,8 @@ RULE = Rule(
 )
 
 MIN_STEPS = 150
-FLAT = 0.04
-"""Change over the last third, relative to the level, that is none."""
+FLAT, CREEPING = 0.04, 0.08
+"""Fall over the last third, relative to the level or to all that was gained over a constant guess, that is none."""
 POOR = 0.2
 """Of the loss of a constant guess."""
 EQUAL = 0.15
@@ -85,7 +86,7 @@ def detect(run: Run) -> Iterator[Finding]:
     end = curves.level(curve.values, 1 / 3)
     change = curves.trend(curve.values[-(len(curve) // 3) :]).change
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
-    if end < POOR * guess or change < -FLAT * end:
+    if end < POOR * guess or change < -max(FLAT * end, CREEPING * (guess - end)):
         return
     if math.isfinite(validation) and abs(validation - end) > EQUAL * end:
         return
