@@ -26,6 +26,7 @@ TRACES_KEPT = 3
 """Broken losses that are traced; the first is the one that matters."""
 WRITTEN_LIMIT = 64
 SAMPLES_KEPT = 16
+CASTS = ("ToCopyBackward0", "ViewBackward0", "UnsafeViewBackward0", "TransposeBackward0")
 LOG, DIVISION, SQRT, EXP, HALF = "log", "division", "sqrt", "exp", "half"
 
 
@@ -181,7 +182,17 @@ class OperationProbe:
                 self._write(node, -1, half, born=True)
                 return
             if any(bool(t.isnan().any()) for t in _kept(node)):
+                self._blame_half(node)
                 return
+        if loss.dtype == torch.float16:
+            self._blame_half(loss.grad_fn)
+
+    def _blame_half(self, node: Any) -> None:
+        """The first NaN stands in an operation that had its input from half precision: there it overflowed."""
+        maker = _half_maker(node)
+        if maker is not None:
+            reading = Reading(HALF, torch.ones(1, dtype=torch.bool), True, float("inf"), "float16", True)
+            self._write(maker, -1, reading, born=True)
 
     def _learn_lines(self, nodes: list[Any]) -> None:
         for at, node in _numbered(nodes):
@@ -256,6 +267,17 @@ def _kept(node: Any) -> Iterator[Tensor]:
             tensor = _saved(node, name.removeprefix("_saved_"))
             if tensor is not None and tensor.is_floating_point():
                 yield tensor
+
+
+def _half_maker(node: Any) -> Any | None:
+    """The operator that gave this one a tensor in half precision, itself included; casts are passed over."""
+    waiting = [node, *(child for child, _ in node.next_functions if child is not None)]
+    waiting += [c for n in waiting[1:] if n.name() in CASTS for c, _ in n.next_functions if c is not None]
+    for candidate in waiting:
+        metadata = getattr(candidate, "_input_metadata", None)
+        if metadata and metadata[0].dtype == torch.float16 and candidate.name() != ACCUMULATE:
+            return candidate
+    return None
 
 
 def _overflow(node: Any) -> Reading | None:
