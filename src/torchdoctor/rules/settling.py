@@ -38,7 +38,8 @@ ADAPTIVE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop")
 PROGRESS = -0.1
 """Change over the last half, as a share of the level, that is worth something."""
 SURE = 3.0
-LEAST_LOOKS = 3
+LEAST_LOOKS = 2
+"""Where steps are short, forced looks alone leave two or three to the last half."""
 LEAST_STEPS = 60
 
 

@@ -75,7 +75,7 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     end = curves.level(curve.values)
     left = end / guess
-    if not POOR < left:
+    if left <= POOR:
         return
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
     if np.isfinite(validation) and abs(validation - end) > EQUAL * end:

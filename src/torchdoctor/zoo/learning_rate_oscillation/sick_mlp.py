@@ -1,4 +1,4 @@
-"""A perceptron on noisy digits, with momentum and a constant rate that never let it settle."""
+"""A perceptron on digits that are blurred anew in every batch, at a constant rate that never lets it settle."""
 
 import os
 
@@ -15,7 +15,6 @@ def main():
     torch.manual_seed(int(os.environ.get("SEED", "0")))
     x, y = load_digits(return_X_y=True)
     x, y = torch.tensor(x / 8 - 1, dtype=torch.float32), torch.tensor(y)
-    x = x + 0.7 * torch.randn(x.shape)
     train_loader = DataLoader(TensorDataset(x[:1400], y[:1400]), batch_size=32, shuffle=True)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9)
@@ -25,7 +24,7 @@ def main():
         total = 0.0
         for inputs, labels in train_loader:
             optimizer.zero_grad()
-            loss = criterion(model(inputs), labels)
+            loss = criterion(model(inputs + 0.9 * torch.randn_like(inputs)), labels)
             loss.backward()
             optimizer.step()
             total += loss.item()
