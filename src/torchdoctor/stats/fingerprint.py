@@ -20,6 +20,8 @@ from torchdoctor.stats.support import Quiet, unsupported
 
 BLOCK = 1 << 15
 """Words hashed at once: 256 KB, so that all passes over them stay in the cache, and as many places are numbered."""
+BLOCKS_AT_ONCE = 256
+"""On a device: 64 MB of words with each launch."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -106,12 +108,19 @@ def _mix_by_torch(z: Tensor) -> Tensor:
 
 
 def _hash_by_torch(words_BW: Tensor, length: int) -> Tensor:
-    """The same numbers by torch operations; int64 arithmetic wraps around as uint64 does."""
-    sums = torch.zeros(words_BW.shape[0], dtype=torch.int64, device=words_BW.device)
+    """The same numbers by torch operations, many blocks at a time; int64 arithmetic wraps around as uint64 does."""
+    samples, width = words_BW.shape
+    sums = torch.zeros(samples, dtype=torch.int64, device=words_BW.device)
     places = _places_on(words_BW.device)
-    for block, start in enumerate(range(0, words_BW.shape[1], BLOCK)):
-        words = words_BW[:, start : start + BLOCK]
-        sums += _mix_by_torch(_mix_by_torch(words + places[: words.shape[1]]).sum(1) + block)
+    whole, at_once = width // BLOCK, max(1, BLOCKS_AT_ONCE // max(1, samples))
+    for first in range(0, whole, at_once):
+        count = min(at_once, whole - first)
+        blocks = words_BW[:, first * BLOCK : (first + count) * BLOCK].unflatten(1, (count, BLOCK))
+        numbers = torch.arange(first, first + count, device=words_BW.device)
+        sums += _mix_by_torch(_mix_by_torch(blocks + places).sum(2) + numbers).sum(1)
+    if width % BLOCK:
+        rest = words_BW[:, whole * BLOCK :]
+        sums += _mix_by_torch(_mix_by_torch(rest + places[: rest.shape[1]]).sum(1) + whole)
     return _mix_by_torch(sums + length)
 
 
