@@ -59,6 +59,8 @@ RULE = Rule(
 MIN_STEPS = 150
 FLAT, CREEPING = 0.04, 0.08
 """Fall over the last third, relative to the level or to all that was gained over a constant guess, that is none."""
+FALLING = 4.0
+"""Standard errors of a slope that is no accident of the batches."""
 POOR = 0.2
 """Of the loss of a constant guess."""
 EQUAL = 0.15
@@ -84,9 +86,10 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     curve = curves.read(run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]), closely=False)
     end = curves.level(curve.values, 1 / 3)
-    change = curves.trend(curve.values[-(len(curve) // 3) :]).change
+    last = curves.trend(curve.values[-(len(curve) // 3) :])
+    falls = last.sigmas < -FALLING and last.change < -max(FLAT * end, CREEPING * (guess - end))
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
-    if end < POOR * guess or change < -max(FLAT * end, CREEPING * (guess - end)):
+    if end < POOR * guess or falls:
         return
     if math.isfinite(validation) and abs(validation - end) > EQUAL * end:
         return
