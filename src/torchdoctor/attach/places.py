@@ -39,6 +39,10 @@ def is_user_file(file: str) -> bool:
     return not (path.startswith((_OWN, *_LIBRARIES)) or "site-packages" in path or "dist-packages" in path)
 
 
+def _is_own(path: str) -> bool:
+    return path.startswith(_OWN) and not path.startswith(_ZOO)
+
+
 def caller(frame: FrameType | None = None) -> Place | None:
     """The innermost user frame above us, or None if the loop runs wholly inside libraries."""
     frame = frame or sys._getframe(1)
@@ -52,7 +56,7 @@ def caller(frame: FrameType | None = None) -> Place | None:
 def direct_caller() -> Place | None:
     """The frame that called into us, if it is the user's own code and no library stands between."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+    while frame is not None and _is_own(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None or not is_user_file(frame.f_code.co_filename):
         return None
