@@ -1,0 +1,179 @@
+"""Gradients or updates are too small for the half-precision format they are computed in.
+
+## What it means
+float16 has nothing between 0 and 6e-8, and few digits under 6e-5: gradients that small become zero, and layers stop
+learning. bfloat16 has the range but only 8 bits of precision: adding 1e-4 to a weight of 0.1 gives 0.1 again, so
+weights that are themselves kept in bfloat16 (or float16) do not move when updates are small.
+
+## Why it happens
+- float16 autocast without a gradient scaler; a loss with a small weight, or a mean over very many elements.
+- A model cast with `.half()` or `.to(torch.bfloat16)` and an ordinary optimizer, with the learning rates of
+  fine-tuning.
+
+## How it is detected
+Lost gradients: matrix products run in float16 without a scaler, and in most looks the largest gradient of a weight
+matrix lies under float16's smallest normal number (6.1e-5) with a fifth or more of its elements exactly zero, or all
+are zero. Lost updates: parameters are kept in a 16-bit type, the usual update of an element (the learning rate for
+Adam, rate times gradient for SGD) is under half the gap between neighbouring numbers at the weight's mean size, and
+the change that was measured is accordingly smaller than it should be. Half of the weight matrices must show it.
+
+## How to fix it
+For float16: `torch.amp.GradScaler`. For 16-bit weights: keep the parameters in float32 and compute under autocast; or
+an optimizer with float32 master weights or stochastic rounding; or a larger learning rate.
+
+## Known false alarms
+With a scaler small gradients are not lost, and nothing is said. Optimizers other than SGD and the Adam family are
+judged by a change of exactly zero alone. Sparse gradients (embeddings) are left out unless their largest element is
+tiny, too.
+
+## References
+Micikevicius et al., "Mixed precision training", 2018. Zamirai et al., "Revisiting BFloat16 training", 2020.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from torchdoctor.facts import ParameterFact, PrecisionFact
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules.rule import Rule
+from torchdoctor.run import Run
+from torchdoctor.signals import GRADIENT, LEARNING_RATE, UPDATE_RATIO, WEIGHT
+
+RULE = Rule(
+    code="N006",
+    name="half-precision-underflow",
+    family="numerics",
+    needs=(ParameterFact, GRADIENT["absmax"]),
+    explains=(
+        *("no-parameter-update", "vanishing-gradients", "learning-rate-too-low", "dead-relu", "plateau-or-saddle"),
+        *("underfitting", "capacity-too-low", "disconnected-parameters", "majority-class-collapse"),
+    ),
+)
+SMALLEST_NORMAL = 2.0**-14
+"""of float16; below it digits are lost one by one"""
+ZEROS = 0.2
+PRECISION = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
+"""Half the gap between neighbouring numbers, against the number: less than this added changes nothing."""
+MOVED = 0.7
+"""Measured change against the expected one, above which updates evidently arrive."""
+MOST, LEAST_LOOKS = 0.5, 3
+ADAMS = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """One weight matrix."""
+
+    name: str
+    value: float
+    threshold: float
+    text: str
+
+
+def detect(run: Run) -> Iterator[Finding]:
+    matrices = {n: p for n, p in run.parameters.items() if len(p.shape) > 1}
+    if not matrices:
+        return
+    lost = _lost_gradients(run, list(matrices))
+    if lost and len(lost) >= MOST * len(matrices):
+        yield _tell(run, lost, "gradients", len(matrices))
+        return
+    kept = {n: p for n, p in matrices.items() if p.dtype.removeprefix("torch.") in PRECISION}
+    lost = [x for n, p in kept.items() if (x := _lost_update(run, n, p)) is not None]
+    if lost and len(lost) >= MOST * len(matrices):
+        yield _tell(run, lost, "updates", len(matrices))
+
+
+def _lost_gradients(run: Run, names: list[str]) -> list[Lost]:
+    precision = run.last_fact(PrecisionFact)
+    in_half = precision is not None and not precision.scaler and precision.products.get("float16", 0) > 0
+    in_half = in_half or all(run.parameters[n].dtype.removeprefix("torch.") == "float16" for n in names)
+    if not in_half or (precision is not None and precision.scaler):
+        return []
+    largest, zeros = run.matrix(GRADIENT["absmax"]), run.matrix(GRADIENT["zeros"])
+    found = []
+    for name in names:
+        if name not in largest.columns or name not in zeros.columns:
+            continue
+        high, none = largest.column(name).values, zeros.column(name).values
+        n = min(len(high), len(none))
+        bad = (high[:n] < SMALLEST_NORMAL) & (none[:n] >= ZEROS)
+        if n >= LEAST_LOOKS and bad.mean() >= MOST:
+            top, share = float(np.median(high[:n])), float(np.median(none[:n]))
+            text = f"{name}: largest gradient {top:.2g}, {share:.0%} of its gradient exactly zero"
+            found.append(Lost(name, top, SMALLEST_NORMAL, text))
+    return found
+
+
+def _lost_update(run: Run, name: str, parameter: ParameterFact) -> Lost | None:
+    kind = parameter.dtype.removeprefix("torch.")
+    ratio, size = run.matrix(UPDATE_RATIO), run.matrix(WEIGHT["absmean"])
+    norm, gradient = run.matrix(WEIGHT["l2"]), run.matrix(GRADIENT["l2"])
+    if any(name not in t.columns for t in (ratio, size, norm, gradient)):
+        return None
+    moved = ratio.column(name).values
+    pushed = gradient.column(name).values
+    if len(moved) < LEAST_LOOKS or not np.nanmedian(pushed) > 0:
+        return None
+    weight, length = float(np.nanmedian(size.column(name).values)), float(np.nanmedian(norm.column(name).values))
+    step = _usual_step(run, float(np.nanmedian(pushed)), math.prod(parameter.shape))
+    median = float(np.nanmedian(moved))
+    gap = weight * PRECISION[kind]
+    if step is None or not length > 0:
+        return Lost(name, 0.0, gap, f"{name} ({kind}): gradients arrive, and nothing changes") if median == 0 else None
+    expected = step * math.sqrt(math.prod(parameter.shape)) / length
+    if step < gap and median < MOVED * expected:
+        text = f"{name} ({kind}): a usual update of {step:.2g} against {gap:.2g}, the least that changes {weight:.2g}"
+        return Lost(name, step, gap, text)
+    return None
+
+
+def _usual_step(run: Run, gradient: float, elements: int) -> float | None:
+    """What an update adds to one element; None for optimizers whose step is not known from their settings."""
+    if len(run.optimizers) != 1:
+        return None
+    (optimizer,) = run.optimizers.values()
+    rates = [v for key in run.keys(LEARNING_RATE) for v in run.scalar(LEARNING_RATE, key).values if np.isfinite(v)]
+    if not rates or max(rates) <= 0:
+        return None
+    rate = float(np.median(rates))
+    if optimizer.type in ADAMS:
+        return rate
+    plain = optimizer.type == "SGD" and not any(g.get("momentum") for g in optimizer.groups)
+    return rate * gradient / math.sqrt(elements) if plain else None
+
+
+def _tell(run: Run, lost: list[Lost], what: str, of: int) -> Finding:
+    precision = run.last_fact(PrecisionFact)
+    place = Place(file=precision.file, line=precision.line) if precision is not None and precision.file else None
+    gradients = what == "gradients"
+    return RULE.finding(
+        severity=Severity.ERROR if len(lost) == of else Severity.WARNING,
+        confidence=0.9 if gradients else 0.85,
+        title=f"{what} of {len(lost)} of {of} weight matrices are lost in half precision",
+        summary="Gradients under what float16 can hold become zero, and nothing scales them up."
+        if gradients
+        else "The weights are kept in 16 bits, and most updates are smaller than the gap to the next number.",
+        evidence=[
+            Evidence(x.text, GRADIENT["absmax"].name if gradients else UPDATE_RATIO.name, x.value, x.threshold)
+            for x in lost[:4]
+        ],
+        fix=Fix(
+            "Scale the loss with a gradient scaler, or use bfloat16.",
+            "scaler = torch.amp.GradScaler(); scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
+        )
+        if gradients
+        else Fix(
+            "Keep the parameters in float32, and compute in half precision under autocast.",
+            "model = model.float()  # and: with torch.autocast(device_type, dtype=torch.bfloat16): ...",
+        ),
+        proof=Proof.STATISTICS,
+        where=[*([place] if place else []), *(Place(parameter=x.name) for x in lost[:3])],
+        first_step=0,
+        symptoms=("flat-from-start", "slow-descent"),
+    )
