@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-BLOCKS = {"mild": 8, "medium": 20, "severe": 45}[os.environ.get("GRADE", "medium")]
+BLOCKS = {"mild": 5, "medium": 20, "severe": 45}[os.environ.get("GRADE", "medium")]
 
 
 class Block(nn.Module):

@@ -15,14 +15,17 @@ class Backbone(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 6, 3, padding=1),
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.GroupNorm(2, 8),
             nn.ReLU(),
-            nn.Conv2d(6, 6, 3, padding=1),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.GroupNorm(2, 8),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(6, 6, 3, padding=1),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.GroupNorm(2, 8),
             nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
+            nn.AdaptiveMaxPool2d(1),
             nn.Flatten(),
         )
 
@@ -34,7 +37,7 @@ class Classifier(nn.Module):
     def __init__(self):
         super().__init__()
         self.backbone = Backbone()
-        self.head = nn.Linear(6, 10)
+        self.head = nn.Linear(8, 10)
 
     def forward(self, x):
         return self.head(self.backbone(x))
@@ -48,7 +51,7 @@ def set_trainable(module, flag):
 model = Classifier()
 if GRADE == "mild":
     set_trainable(model.backbone.features[0], False)
-    set_trainable(model.backbone.features[2], False)
+    set_trainable(model.backbone.features[3], False)
 elif GRADE == "medium":
     set_trainable(model.backbone, False)
 else:

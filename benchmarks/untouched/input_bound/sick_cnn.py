@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-ROUNDS = {"mild": 6, "medium": 40, "severe": 120}[os.environ.get("GRADE", "medium")]
+ROUNDS = {"mild": 6, "medium": 30, "severe": 55}[os.environ.get("GRADE", "medium")]
 
 
 class Filtered(Dataset):

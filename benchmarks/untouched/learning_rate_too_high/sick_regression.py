@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-LR = {"mild": 0.15, "medium": 0.5, "severe": 5.0}[os.environ.get("GRADE", "medium")]
+LR = {"mild": 0.3, "medium": 0.5, "severe": 5.0}[os.environ.get("GRADE", "medium")]
 
 x = torch.rand(1000, 3) * 2 - 1
 y = (2 * x[:, :1] + torch.sin(4 * x[:, 1:2]) - x[:, 2:]) / 1.5
