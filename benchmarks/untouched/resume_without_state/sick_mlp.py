@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import ExponentialLR
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(int(os.environ.get("SEED", "0")))
-LR = {"mild": 0.02, "medium": 0.15, "severe": 0.5}[os.environ.get("GRADE", "medium")]
+LR = {"mild": 0.02, "medium": 0.15, "severe": 0.2}[os.environ.get("GRADE", "medium")]
 
 X, y = load_digits(return_X_y=True)
 loader = DataLoader(TensorDataset(torch.tensor(X / 16).float(), torch.tensor(y)), batch_size=32, shuffle=True)

@@ -11,7 +11,7 @@ torch.manual_seed(int(os.environ.get("SEED", "0")))
 GRADE = os.environ.get("GRADE", "medium")
 
 data = load_wine()
-unit = {"mild": 0.1, "medium": 1.0, "severe": 20.0}[GRADE]  # lab units
+unit = {"mild": 0.01, "medium": 1.0, "severe": 20.0}[GRADE]  # lab units
 x = torch.tensor(data.data * unit, dtype=torch.float32)
 y = torch.tensor(data.target)
 x_tr, x_te, y_tr, y_te = train_test_split(x, y, test_size=0.3, random_state=0, stratify=y)
