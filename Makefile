@@ -37,7 +37,7 @@ lint: setup-test
 bench-overhead: .setup-bench
 	$(BIN)/python benchmarks/overhead.py
 
-bench-diagnosis: .setup-bench
+bench-diagnosis: .setup-test
 	$(BIN)/python benchmarks/diagnosis.py --write $(BENCH)
 
 clean:

@@ -1,12 +1,14 @@
 """How often the right cause is named first, and how often a sound training is alarmed: the zoo through the real tool.
 
     python benchmarks/diagnosis.py [--seeds 3] [--only GLOB] [--part zoo|untouched|all] [--resume] [--jobs N]
-                                   [--timeout 240] [--no-fixes] [--write]
+                                   [--timeout 240] [--no-fixes] [--records DIR [--again]] [--write]
 
 Every case of src/torchdoctor/zoo and of benchmarks/untouched (written from the catalogue alone, by someone who had not
 seen the rules) runs as `torchdoctor run --json` in a process of its own, one thread each, as many at a time as there
 are cores. A script that mentions SEED runs for every seed, one that mentions GRADE for mild, medium and severe. With
 --write the section goes into benchmarks/RESULTS.md. --resume takes up outcomes of the same source and the same script.
+--records keeps what was recorded, and --again asks the rules about those records instead of training anew: for work on
+rules, not for results, since a record knows nothing of changes in the recorder.
 """
 
 from __future__ import annotations
@@ -53,10 +55,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time; default: cores")
     parser.add_argument("--timeout", type=float, default=240.0, help="seconds for one run")
     parser.add_argument("--no-fixes", action="store_true", help="do not run repaired scripts")
+    parser.add_argument("--records", type=Path, metavar="DIR", help="keep the records there")
+    parser.add_argument("--again", action="store_true", help="examine the records in DIR; train only what has none")
     parser.add_argument("--write", action="store_true", help="update benchmarks/RESULTS.md")
     options = parser.parse_args()
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
+    if options.again and (options.records is None or options.write):
+        parser.error("--again needs --records, and its figures are not to be written")
     return options
 
 
@@ -78,7 +84,8 @@ def run_all(
     with _progress() as progress, ProcessPoolExecutor(options.jobs) as pool:
         bar = progress.add_task(what, total=len(trials), completed=len(trials) - len(waiting), now="")
         futures: dict[Future[Outcome], int] = {
-            pool.submit(perform, trials[i], options.timeout, scripts[i]): i for i in waiting
+            pool.submit(perform, trials[i], options.timeout, scripts[i], options.records, options.again): i
+            for i in waiting
         }
         try:
             for future in as_completed(futures):

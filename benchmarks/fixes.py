@@ -46,17 +46,16 @@ def _replace(script: str, code: str) -> str | None:
 
 
 def _set_arguments(script: str, code: str, lines: set[int]) -> str | None:
-    wanted = _calls(code)
-    made = _calls(script)
-    if len(wanted) != 1 or not made:
+    wanted, made = _only_call(code), _calls(script)
+    if wanted is None or not made:
         return None
-    name = _callee(wanted[0])
+    name = _callee(wanted)
     same = [call for call in made if _callee(call).rpartition(".")[2] == name.rpartition(".")[2]]
     pointed = [call for call in same if any(call.lineno <= line <= (call.end_lineno or 0) for line in lines)]
     chosen = pointed or same
     if len(chosen) != 1:
         return None
-    edits = _edits(chosen[0], wanted[0])
+    edits = _edits(chosen[0], wanted)
     return _rewrite(script, edits) if edits else None
 
 
@@ -65,6 +64,16 @@ def _calls(code: str) -> list[ast.Call]:
         return [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
     except SyntaxError:
         return []
+
+
+def _only_call(code: str) -> ast.Call | None:
+    """The call that the fix consists of, or that it assigns; None where it is more or something else."""
+    try:
+        statements = ast.parse(code).body
+    except SyntaxError:
+        return None
+    value = getattr(statements[0], "value", None) if len(statements) == 1 else None
+    return value if isinstance(value, ast.Call) else None
 
 
 def _callee(call: ast.Call) -> str:

@@ -3,7 +3,8 @@
     case x seed x grade  --torchdoctor run-->  verdict.json and a record  --read again-->  Outcome
 
 Outcomes are kept in a JSON-lines file under a hash of the script, of torchdoctor's source and of seed and grade, so
-that a run that was broken off can be resumed, and nothing stale is ever reused.
+that a run that was broken off can be resumed, and nothing stale is ever reused. Records can be kept, too: then rules
+that changed are asked again without training again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from typing import Any
 import peers
 from torchdoctor import rules, zoo
 from torchdoctor.attach.live import CONFIRMATIONS, FIRST_STEPS, GROWTH
+from torchdoctor.engine import examine
 from torchdoctor.findings import Finding, Proof, Severity
 from torchdoctor.run import Run, Trace
 from torchdoctor.store.reader import open_run
@@ -52,7 +55,8 @@ class Trial:
     def label(self) -> str:
         return f"{self.case} seed {self.seed}{' ' + self.grade if self.grade else ''}"
 
-    def key(self, source: str) -> str:
+    def key(self, source: str = "") -> str:
+        """By the source of torchdoctor that examines it; without it, the key of the record."""
         script = Path(self.path).read_bytes()
         return _digest([source.encode(), script, f"{self.part} {self.case} {self.seed} {self.grade}".encode()])
 
@@ -111,9 +115,18 @@ def _digest(parts: Iterable[bytes]) -> str:
     return total.hexdigest()[:24]
 
 
-def perform(trial: Trial, timeout: float, script: str | None = None) -> Outcome:
-    """Run it in a process of its own and read what it left; `script` stands in for the case's own text."""
+def perform(
+    trial: Trial, timeout: float, script: str | None = None, records: Path | None = None, again: bool = False
+) -> Outcome:
+    """Run it in a process of its own and read what it left; `script` stands in for the case's own text.
+
+    With `records` its record is kept there; with `again` a record that is there is examined instead of a new run.
+    """
     began = time.monotonic()
+    kept = records / trial.key() if records is not None and script is None else None
+    if kept is not None and again and kept.is_dir():
+        verdict = json.loads(json.dumps(examine(open_run(kept)).to_dict(), default=str))
+        return _read(trial, time.monotonic() - began, 0, verdict, kept)
     with tempfile.TemporaryDirectory(prefix="bench-diagnosis-") as name:
         folder = Path(name)
         path = Path(trial.path)
@@ -140,7 +153,11 @@ def perform(trial: Trial, timeout: float, script: str | None = None) -> Outcome:
         if not verdict.exists():
             said = done.stderr.strip().splitlines()[-1:] or ["nothing was said"]
             return Outcome(trial, seconds, status=done.returncode, error=f"no verdict: {said[0]}")
-        return _read(trial, seconds, done.returncode, json.loads(verdict.read_text()), folder / "runs" / "run")
+        record = folder / "runs" / "run"
+        if kept is not None and record.is_dir():
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(record, kept)
+        return _read(trial, seconds, done.returncode, json.loads(verdict.read_text()), record)
 
 
 def _read(trial: Trial, seconds: float, status: int, verdict: dict[str, Any], record: Path) -> Outcome:
