@@ -37,7 +37,7 @@ POSITIONS = 2
 COMPARED = 12
 """Validations of which the first batches are kept to be compared with one another."""
 SAMPLES_COMPARED = 64
-SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 4096
+SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 512
 BIT_ELEMENTS = 8
 GROUPS = 40
 BUCKETS, TOKENS = 64, 1 << 16
