@@ -25,6 +25,8 @@ NODES_LIMIT = 20_000
 TRACES_KEPT = 3
 """Broken losses that are traced; the first is the one that matters."""
 WRITTEN_LIMIT = 64
+READ_LIMIT = 32
+"""Operations that one look reads."""
 SAMPLES_KEPT = 16
 CASTS = ("ToCopyBackward0", "ViewBackward0", "UnsafeViewBackward0", "TransposeBackward0")
 LOG, DIVISION, SQRT, EXP, HALF = "log", "division", "sqrt", "exp", "half"
@@ -143,6 +145,9 @@ READERS: dict[str, Callable[[Any], Reading | None]] = {
 }
 """Operators at risk, by autograd's name for their gradient."""
 
+LOOKED = frozenset(name for name, reader in READERS.items() if reader in (_log, _divide, _invert, _root, _power))
+"""Those whose gradient alone can be infinite where their result did no harm: read while the loss is finite."""
+
 
 class OperationProbe:
     def __init__(self, context: Context) -> None:
@@ -154,11 +159,16 @@ class OperationProbe:
     @contained("operations: look")
     def look(self, loss: Tensor, graph: Graph) -> None:
         """On a look at the graph: free where it holds no operation at risk."""
-        if not loss.is_cpu or graph.opaque or READERS.keys().isdisjoint(graph.operators):
+        if not loss.is_cpu or graph.opaque:
+            return
+        traced = loss.grad_fn is not None and line_of(loss.grad_fn) is not None
+        wanted = READERS.keys() if traced else LOOKED
+        if wanted.isdisjoint(graph.operators):
             return
         nodes = [n for n in in_order(loss) if n.name() in READERS]
-        self._learn_lines(nodes)
-        for at, node in _numbered(nodes):
+        if traced:
+            self._learn_lines(nodes)
+        for at, node in list(_numbered([n for n in nodes if n.name() in LOOKED]))[:READ_LIMIT]:
             reading = READERS[node.name()](node)
             if reading is not None:
                 self._write(node, at, reading, born=False)
