@@ -93,6 +93,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("phase", "no update was seen"),
     ("call_site", "no call of the loop was seen"),
     ("nonfinite", "nothing was NaN or infinite"),
+    ("leakage", "no input features with their targets were seen"),
     ("own_health", "torchdoctor did not record its own cost"),
     ("user", "nothing was logged with doctor.log"),
 )
