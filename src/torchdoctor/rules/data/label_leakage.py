@@ -22,8 +22,8 @@ Look at the feature that is named. If it would not be known at the time of predi
 training part only.
 
 ## Known false alarms
-Tasks where one feature truly decides (a toy regression on one of many columns, a thermostat's own threshold). Inputs
-of one or two features and targets that have the shape of the input are not judged. Forecasts from lagged values have
+Tasks where one feature truly decides (a thermostat's own threshold). Where all other features tell nothing at all, as
+in toy tasks that ask for one position of a sequence, nothing is said. Inputs of one or two features and targets that have the shape of the input are not judged. Forecasts from lagged values have
 many high columns and are not reported.
 
 ## References
@@ -60,6 +60,8 @@ NEXT = 0.85
 """The best of the others must tell less: where several tell the target, the task is easy rather than leaked."""
 MIDDLE = 0.5
 """Half of all features must tell less than this; pixels of digits have 0.3 in the middle."""
+NOTHING = 0.05
+"""Below it the best of the others tells nothing: the task was made so that one feature decides, or all else is noise."""
 LEAST_SAMPLES = 100
 LEAST_FEATURES = 4
 FEW = 0.35
@@ -79,7 +81,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     others = fact.told[len(leaks) :]
     easy = fact.median > MIDDLE or (others and others[0] > NEXT)
-    if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width):
+    if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width) or not others or others[0] < NOTHING:
         return
     yield _finding(run, fact, leaks, limit)
 

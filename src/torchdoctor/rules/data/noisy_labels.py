@@ -140,7 +140,8 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     gap = gap_to_validation(run, found)
     scattered = found.classes > FEW_CLASSES and found.anywhere >= UNLIKELY
-    if scattered or gap is not None or (found.classes <= FEW_CLASSES and found.evenness >= EVEN_ALONE):
+    few = found.classes <= FEW_CLASSES and (gap is not None or found.evenness >= EVEN_ALONE)
+    if scattered or few:
         yield _finding(found, gap)
 
 
