@@ -32,7 +32,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import fixes
 import scores
-from trials import UNGRADED, Cache, Outcome, Trial, list_trials, perform, source_digest
+from trials import UNGRADED, Cache, Outcome, Trial, can_run, list_trials, perform, source_digest
+from torchdoctor import zoo
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS.md"
@@ -166,6 +167,9 @@ def report(part: str, outcomes: list[Outcome]) -> Iterator[str]:
     cases = {o.trial.case for o in outcomes}
     seconds = sum(o.seconds for o in outcomes)
     yield from (f"{len(cases)} cases, {len(outcomes)} runs, {seconds / 60:.0f} minutes of one core.", "")
+    left_out = [c.name for c in zoo.cases(PARTS[part]) if not can_run(c)]
+    if left_out:
+        yield from (f"Left out for want of a CUDA device: {', '.join(left_out)}.", "")
     yield from (scores.table(["what", "measured"], scores.summary(outcomes)), "")
     yield from (scores.table(DIAGNOSIS_HEAD, scores.by_diagnosis(outcomes)), "")
     yield (

@@ -22,6 +22,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import peers
 from torchdoctor import rules, zoo
 from torchdoctor.attach.live import CONFIRMATIONS, FIRST_STEPS, GROWTH
@@ -92,14 +94,23 @@ class Outcome:
 
 
 def list_trials(part: str, folder: Path | None, seeds: int) -> list[Trial]:
-    """Every case of a folder for its seeds and grades; a script that reads neither runs once."""
+    """Every case of a folder for its seeds and grades; a script that reads neither runs once.
+
+    Cases that need a CUDA device are left out where there is none: nothing can be told from them.
+    """
     found = []
     for case in zoo.cases(folder):
+        if not can_run(case):
+            continue
         text = case.path.read_text(encoding="utf-8")
         for grade in GRADES if "GRADE" in text else (UNGRADED,):
             for seed in range(seeds if "SEED" in text else 1):
                 found.append(Trial(part, case.name, case.diagnosis, case.kind, case.truth, str(case.path), seed, grade))
     return found
+
+
+def can_run(case: zoo.Case) -> bool:
+    return not case.needs_cuda or torch.cuda.is_available()
 
 
 def source_digest() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from processes import torchdoctor_command
 from torchdoctor import zoo
@@ -28,7 +29,10 @@ def parameters(cases: Iterable[zoo.Case]) -> list[Any]:
     for case in sorted(cases, key=lambda c: c.name):
         number = seen[case.diagnosis] = seen.get(case.diagnosis, -1) + 1
         first = number % 2 == 0 if case.diagnosis == zoo.NO_DIAGNOSIS else number == 0
-        chosen.append(pytest.param(case, id=case.name, marks=[] if first else [pytest.mark.sweep]))
+        marks = [] if first else [pytest.mark.sweep]
+        if case.needs_cuda:
+            marks.append(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
+        chosen.append(pytest.param(case, id=case.name, marks=marks))
     return chosen
 
 

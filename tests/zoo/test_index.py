@@ -33,6 +33,11 @@ def test_files_become_cases_without_being_run(folder: Path) -> None:
     assert [c.healthy for c in found] == [False, False, True, True]
 
 
+def test_a_case_says_by_itself_that_it_needs_cuda(folder: Path) -> None:
+    (folder / "dead_relu" / "sick_gpu.py").write_text('"""Waits. Needs a CUDA device.\n\nMore."""\n')
+    assert [c.kind for c in zoo.cases(folder) if c.needs_cuda] == ["gpu"]
+
+
 def test_cases_are_found_by_name_or_diagnosis(folder: Path) -> None:
     found = zoo.cases(folder)
     assert zoo.find("dead-relu", found).kind == "big-mlp"

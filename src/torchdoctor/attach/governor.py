@@ -20,10 +20,10 @@ LATE_GROWTH = 1.6
 SMOOTHING = 0.3
 CREDIT_LOOKS = 2.0
 """Credit is kept for at most this many looks, so that a long validation does not buy a burst."""
-FLOOR_SHARE = 0.25
+FLOOR_SHARE = 0.1
 """Where the structural signals alone use up the budget, looks may still spend this part of it."""
 
-DETAIL_SHARE = 0.2
+DETAIL_SHARE = 0.1
 """Part of the budget for reading calls, clearing and times on every step; beyond it, steps are only counted."""
 DETAIL_INTERVAL = 64
 """There is a full step at least every so many."""
@@ -87,6 +87,11 @@ class Governor:
             self._detail_at = step + self._detail_interval()
         return frozenset(due) if due else _NONE
 
+    @property
+    def full_at(self) -> float:
+        """The step at which a full one is due, whatever its looks will have earned until then."""
+        return min(self._detail_at, *(look.forced_at for look in self.looks.values()))
+
     def _detail_interval(self) -> float:
         extra = self._detail_cost - self._count_cost
         allowed = DETAIL_SHARE * self.budget * self._bare
@@ -110,14 +115,13 @@ class Governor:
             look.interval = (1 - SMOOTHING) * look.interval + SMOOTHING * (step - look.last_step)
         look.last_step = step
 
-    def earned(
-        self, step_seconds: float, own_seconds: float, look_seconds: float, step: int, counted: bool = False
-    ) -> None:
-        """This step of training ended: `own_seconds` of it were ours, `look_seconds` of those in looks."""
+    def earned(self, step_seconds: float, own_seconds: float, look_seconds: float, step: int, counted: int = 0) -> None:
+        """This step of training ended: `own_seconds` of it were ours, `look_seconds` of those in looks. Or several
+        ended, that were only counted."""
         bare = max(step_seconds - own_seconds, 0.0)
-        self._bare += SMOOTHING * (bare - self._bare)
+        self._bare += SMOOTHING * (bare / max(1, counted) - self._bare)
         if counted:
-            self._count_cost += SMOOTHING * (own_seconds - self._count_cost)
+            self._count_cost += SMOOTHING * (own_seconds / counted - self._count_cost)
         elif not look_seconds and step > _LAST_EARLY:
             self._detail_cost += SMOOTHING * (own_seconds - self._detail_cost)
         if step <= _LAST_EARLY:

@@ -67,6 +67,7 @@ class HandlingSites:
     @guarded("state loading")
     def module_loading(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         if self.session.loop.updates:
+            self.session.steady.leave()
             self.session.custody.changing("load_state_dict", list(args[0].parameters()), caller())
 
     @guarded("module state loaded")
@@ -91,6 +92,7 @@ class HandlingSites:
     def initialising(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensor = args[0] if args else kwargs.get("tensor")
         if self.session.loop.updates and isinstance(tensor, Tensor):
+            self.session.steady.leave()
             self.session.custody.changing("init", [tensor], caller())
 
     # -- files and pauses -------------------------------------------------------------------

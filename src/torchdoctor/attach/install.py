@@ -26,6 +26,7 @@ from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.printing import PrintSites
 from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
+from torchdoctor.attach.steady import Steady
 from torchdoctor.probes.loss_calls import FUNCTIONS
 
 FRAMES_UP_POSITION = 3
@@ -101,13 +102,19 @@ class Installation:
         wrap(builtins, "print", after=printing.printed)
         wrap(logging.Logger, "handle", after=printing.logged)
         self._keep_scripting_whole()
-        self._hook(register_optimizer_step_pre_hook, sites.step_begins)
+        self._hook(register_optimizer_step_pre_hook, sites.step_begins, unless=session.steady)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)
 
-    def _hook(self, register: Any, handler: Any) -> None:
+    def _hook(self, register: Any, handler: Any, unless: Steady | None = None) -> None:
+        """A global hook; with `unless`, steps that are only counted go by."""
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
-        self._handles.append(register(handler))
+
+        def when_not_counted(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if len(args) > 1 or kwargs or not unless.on:  # type: ignore[union-attr]
+                handler(optimizer, args, kwargs)
+
+        self._handles.append(register(handler if unless is None else when_not_counted))
 
     def _keep_scripting_whole(self) -> None:
         """torch.jit.script reads the source of what it compiles: it must find the originals."""

@@ -7,7 +7,9 @@ what must wait until a pass's phase is known, and closes everything at the end.
 from __future__ import annotations
 
 import logging
+import math
 import os
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -84,6 +86,8 @@ SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
 """How the overhead budget is divided between the kinds of look."""
 STRUCTURE_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000))
 """Steps at which wiring and graph are read again."""
+
+_STRUCTURE_ORDER = [*sorted(STRUCTURE_STEPS), math.inf]
 
 Examine = Callable[[Run], Verdict]
 
@@ -218,6 +222,12 @@ class Session:
         """Something that happened between steps is to be looked at when the next update begins."""
         return bool(self.turning.waiting or self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting)
 
+    def next_full_step(self, step: int) -> float:
+        """From which step on counting is not enough, as far as it is known beforehand."""
+        if self.governor.detailed:
+            return step
+        return min(_STRUCTURE_ORDER[bisect_left(_STRUCTURE_ORDER, step)], self.governor.full_at)
+
     def is_structural(self, step: int) -> bool:
         return step in STRUCTURE_STEPS or self.options.every_step
 
@@ -301,6 +311,7 @@ class Session:
 
     def epoch_ended(self, walked: bool = False) -> None:
         """A loader was walked through, or a model's mode changes."""
+        self.steady.leave()
         if walked and self.custody.waiting:
             self.custody.validated()
         self.custody.boundary(self.loop.updates)
@@ -380,6 +391,7 @@ class Session:
         if self.live:
             self.live.stop()
         self.lines.stop()
+        self.steady.leave()
         self.loop.close()
         self.training_loss.flush(self.deferred.after)
         if torch.cuda.is_initialized():

@@ -235,6 +235,7 @@ class Sites:
         key = self.session.registry.optimizer_key(args[0])
         self.session.loop.optimizer(key)
         self.session.optimizers.created(key, caller())
+        self.session.steady.leave()
         self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()
@@ -253,11 +254,8 @@ class Sites:
     @guarded("step begins")
     def step_begins(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self.session
+        session.steady.leave()
         closure = (args[1] if len(args) > 1 else kwargs.get("closure")) is not None
-        if session.steady.on:
-            if not closure and session.steady.is_usual(optimizer) and not session.waiting:
-                return
-            session.steady.leave()
         key = session.registry.optimizer_key(optimizer)
         session.loop.optimizer(key)
         session.begin_record()
@@ -278,10 +276,12 @@ class Sites:
         session = self.session
         self._stepped += 1
         if session.steady.on:
-            session.steady.stepped(optimizer)
-            if session.live:
-                session.live.check()
-            return
+            if session.steady.is_usual(optimizer):
+                session.steady.stepped(optimizer)
+                if session.live:
+                    session.live.check()
+                return
+            session.steady.leave()
         key = session.registry.optimizer_key(optimizer)
         closure = id(optimizer) in self._closures
         self._closures.discard(id(optimizer))

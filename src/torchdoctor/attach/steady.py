@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
 
 LOSS_TRAIN, LEARNING_RATE = signals.LOSS_TRAIN.name, signals.LEARNING_RATE.name
+ROWS = 16
+"""Counted steps that are written together: what is done at once costs a fraction of what is done each step."""
 LEARNED_STEPS = 8
 """Full steps that show how many losses a step of this loop computes."""
 
@@ -48,6 +51,9 @@ class Steady:
         self._usual: list[int] = []
         self._most = 0
         self._losses: list[float] = []
+        self._rows: list[tuple[list[float], list[Any], float]] = []
+        """losses, rates and the end of each counted step that is not written yet"""
+        self._full_at = 0.0
         self._optimizer: weakref.ref[Optimizer] | None = None
         self._key = ""
 
@@ -70,7 +76,8 @@ class Steady:
             return
         session.wiring.forget_marks()
         self._key, self._optimizer = key, weakref.ref(optimizer)
-        self._losses.clear()
+        self._losses = []
+        self._full_at = session.next_full_step(loop.step)
         self.loss_calls.passed = 0
         self.on = True
         self.calls.open = self.loss_calls.open = False
@@ -81,6 +88,7 @@ class Steady:
             return
         self.on = False
         self.calls.open = self.loss_calls.open = True
+        self._write()
         session = self._session
         session.governor.detailed = True
         if session.loop.backwards_since_step:
@@ -88,7 +96,7 @@ class Steady:
         session.loop.resume()
         session.training_loss.take(self._losses)
         session.clock.unsplit = True
-        self._losses.clear()
+        self._losses = []
 
     def bar(self) -> None:
         self.leave()
@@ -106,7 +114,7 @@ class Steady:
             if value - value != 0.0 or type(value) is not float:
                 self.leave()
                 return False
-            if self._session.training_loss.watch.note(value):
+            if not self._session.spikes.done and self._session.training_loss.watch.note(value):
                 self.leave()
                 return False
             self._losses.append(value)
@@ -117,39 +125,47 @@ class Steady:
         return self._optimizer is not None and self._optimizer() is optimizer
 
     def stepped(self, optimizer: Optimizer) -> None:
-        """The update of a counted step was made: write it, and begin the next."""
+        """The update of a counted step was made: note it down, and begin the next."""
         session = self._session
-        context = session.context
-        step, scalar = context.step, context.record.scalar
         losses = self._losses
-        if losses:
-            scalar(LOSS_TRAIN, step, losses[0] if len(losses) == 1 else sum(losses) / len(losses))
-            if len(losses) > 1:
-                scalar(signals.LOSS_EVENTS.name, step, float(len(losses)))
-            losses.clear()
-        else:
+        if not losses:  # they are on their way from a device
             session.training_loss.stepped("", session.deferred.after)
-        for g, group in enumerate(optimizer.param_groups):
-            rate = group["lr"]
-            rate = rate if type(rate) is float else number(rate)
-            if rate is not None:
-                scalar(LEARNING_RATE, step, rate, group_key(self._key, g))
+        rates = [group["lr"] for group in optimizer.param_groups]
+        self._rows.append((losses, rates, perf_counter()))
+        self._losses = []
         session.loop.count_step(self._key)
-        seconds, own = session.clock.count(step, guard.STATE.own_now())
-        governor = session.governor
-        governor.earned(seconds, own if own < seconds else seconds, 0.0, step, counted=True)
-        context.step = step = step + 1
-        context.looks = governor.plan(step)
-        if session.is_structural(step) or governor.detailed or self.loss_calls.passed > self._most:
-            self.barred = self.barred or self.loss_calls.passed > self._most
-            self._end()
-        self.loss_calls.passed = 0
+        session.context.step = step = session.context.step + 1
+        unusual, self.loss_calls.passed = self.loss_calls.passed > self._most, 0
+        if step < self._full_at and len(self._rows) < ROWS and not unusual:
+            return
+        self._write()
+        session.context.looks = session.governor.plan(step)
+        self._full_at = session.next_full_step(step)
+        if step >= self._full_at or unusual:
+            self.barred = self.barred or unusual
+            self.on = False
+            self.calls.open = self.loss_calls.open = True
+            session.read_in_full(step)
         session.deferred.poll()
         if session.live:
             session.live.tick(step)
 
-    def _end(self) -> None:
-        """The next step is a full one from its beginning."""
-        self.on = False
-        self.calls.open = self.loss_calls.open = True
-        self._session.read_in_full(self._session.context.step)
+    def _write(self) -> None:
+        """Write down the steps that were counted since the last time."""
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        session = self._session
+        step = session.context.step - len(rows)
+        scalar = session.context.record.scalar
+        for at, (losses, rates, _) in enumerate(rows, step):
+            if losses:
+                scalar(LOSS_TRAIN, at, losses[0] if len(losses) == 1 else sum(losses) / len(losses))
+            if len(losses) > 1:
+                scalar(signals.LOSS_EVENTS.name, at, float(len(losses)))
+            for g, rate in enumerate(rates):
+                plain = rate if type(rate) is float else number(rate)
+                if plain is not None:
+                    scalar(LEARNING_RATE, at, plain, group_key(self._key, g))
+        seconds, own = session.clock.count(step, [end for _, _, end in rows], guard.STATE.own_now())
+        session.governor.earned(seconds, min(own, seconds), 0.0, step, counted=len(rows))

@@ -107,21 +107,22 @@ class Clock:
         self._clear()
         return seconds, own
 
-    def count(self, step: int, own_seconds: float) -> tuple[float, float]:
-        """The same for a step of which only the whole is known."""
-        now = perf_counter()
-        since = self._step_end
-        seconds = now - since if since is not None else 0.0
+    def count(self, step: int, ends: list[float], own_seconds: float) -> tuple[float, float]:
+        """The same for steps of which only the whole is known; what is data is shared out evenly."""
+        since = before = self._step_end if self._step_end is not None else ends[0]
         own = own_seconds - self._own_at_begin
         scalar = self._context.record.scalar
-        scalar(TIME_STEP, step, seconds)
-        scalar(TIME_OWN, step, own)
-        if self.samples:
-            scalar(TIME_DATA, step, self.data)
-            scalar(SAMPLES_PER_SECOND, step, self.samples / seconds)
-            self.data, self.samples = 0.0, 0
-        self._step_end = self._last_end = now
+        whole = max(ends[-1] - since, 1e-9)
+        scalar(TIME_OWN, step, own / len(ends))
+        for at, end in enumerate(ends, step):
+            scalar(TIME_STEP, at, end - before)
+            if self.samples:
+                scalar(TIME_DATA, at, self.data / len(ends))
+                scalar(SAMPLES_PER_SECOND, at, self.samples / whole)
+            before = end
+        self.data, self.samples = 0.0, 0
+        self._step_end = self._last_end = ends[-1]
         self._begin = None
         self._forward_from = None
         self._own_at_begin = own_seconds
-        return seconds, own
+        return ends[-1] - since, own

@@ -19,6 +19,8 @@ from pathlib import Path
 SICK, HEALTHY = "sick_", "healthy_"
 NO_DIAGNOSIS = "healthy"
 """The folder of sound trainings that are nobody's twin."""
+NEEDS_CUDA = "Needs a CUDA device"
+"""In the first line of a script whose fault only shows on one; elsewhere the case says nothing."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Case:
     @property
     def healthy(self) -> bool:
         return self.truth is None
+
+    @property
+    def needs_cuda(self) -> bool:
+        return NEEDS_CUDA in self.summary
 
 
 def cases(folder: Path | None = None) -> list[Case]:
