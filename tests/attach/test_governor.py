@@ -52,7 +52,7 @@ def test_dear_looks_still_come_at_steps_that_grow() -> None:
 def test_structural_signals_over_budget_leave_looks_a_little() -> None:
     governor = Governor(0.03, {"look": 1.0})
     taken = drive(governor, 5000, 0.001, 1e-4, 1e-3)
-    assert len(taken) > 40
+    assert len(taken) > 30
     assert governor.overhead is not None
     assert governor.overhead < 0.1 + 0.03
 
