@@ -32,8 +32,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import fixes
 import scores
-from trials import UNGRADED, Cache, Outcome, Trial, can_run, list_trials, perform, source_digest
 from torchdoctor import zoo
+from trials import UNGRADED, Cache, Outcome, Trial, can_run, list_trials, perform, source_digest
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS.md"

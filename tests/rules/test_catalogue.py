@@ -138,16 +138,18 @@ LATER: dict[str, str] = {
     "within-seed-noise": "needs several runs",
     "unseeded-randomness": "needs several runs",
     "nondeterministic-operations": "needs several runs",
+    "sharp-minimum": "not written yet: needs passes of its own with perturbed weights",
+    **dict.fromkeys(
+        ("small-kernels", "slow-transfer", "memory-bound-kernels", "device-underfilled"),
+        "not written yet: needs launches and copies of a device counted",
+    ),
 }
-"""Entries that a single process cannot show, and why: each has an issue of its own."""
+"""Entries without a rule, and why."""
 
 WITHOUT_TWINS: dict[str, str] = {
     "environment-differs": "compares two runs; tests/compare holds it",
-    **dict.fromkeys(
-        ("small-kernels", "slow-transfer", "memory-bound-kernels", "device-underfilled"), "judged on a GPU"
-    ),
 }
-"""Diagnoses that no script of the zoo can show on a CPU."""
+"""Diagnoses that no script of the zoo can show."""
 
 CODES = {
     name: f"{LETTERS[family]}{number:03}" for family, names in CATALOGUE.items() for number, name in enumerate(names, 1)

@@ -1,12 +1,13 @@
 """The zoo through the real tool: the planted fault comes first, and sound trainings stay quiet.
 
-One pair of twins a diagnosis and every other tricky sound training run by default; `pytest -m sweep` runs the rest.
+One sick kind of each diagnosis and every sixth sound training run by default; `pytest -m sweep` runs the rest, and
+`make bench-diagnosis` all of them over seeds and grades.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,16 @@ from torchdoctor.rules import catalogue
 CASES = zoo.cases()
 COMPARES_RUNS = {"environment-differs"}
 """Needs two runs, so it has no twins; `torchdoctor diff` is tested on its own."""
+EVERY = 6
 
 
-def parameters(cases: Iterable[zoo.Case]) -> list[Any]:
-    """The first kind of each diagnosis as it is, the other kinds marked as part of the sweep."""
+def parameters(cases: Iterable[zoo.Case], default: Callable[[int, bool], bool]) -> list[Any]:
+    """Those that `default` picks, by number and by being the first of a diagnosis, as they are; the rest as a sweep."""
     chosen = []
-    seen: dict[str, int] = {}
-    for case in sorted(cases, key=lambda c: c.name):
-        number = seen[case.diagnosis] = seen.get(case.diagnosis, -1) + 1
-        first = number % 2 == 0 if case.diagnosis == zoo.NO_DIAGNOSIS else number == 0
-        marks = [] if first else [pytest.mark.sweep]
+    seen: set[str] = set()
+    for number, case in enumerate(sorted(cases, key=lambda c: c.name)):
+        marks = [] if default(number, case.diagnosis not in seen) else [pytest.mark.sweep]
+        seen.add(case.diagnosis)
         if case.needs_cuda:
             marks.append(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
         chosen.append(pytest.param(case, id=case.name, marks=marks))
@@ -56,7 +57,7 @@ def test_every_rule_has_twins() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", parameters(c for c in CASES if not c.healthy))
+@pytest.mark.parametrize("case", parameters((c for c in CASES if not c.healthy), lambda _, first: first))
 def test_the_fault_comes_first(case: zoo.Case, tmp_path: Path) -> None:
     found = diagnose(case, tmp_path)
     assert found, "nothing was found"
@@ -65,7 +66,7 @@ def test_the_fault_comes_first(case: zoo.Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", parameters(c for c in CASES if c.healthy))
+@pytest.mark.parametrize("case", parameters((c for c in CASES if c.healthy), lambda number, _: number % EVERY == 0))
 def test_a_sound_training_stays_quiet(case: zoo.Case, tmp_path: Path) -> None:
     found = diagnose(case, tmp_path)
     assert [f["title"] for f in found if f["severity"] != "info"] == []

@@ -126,6 +126,8 @@ def _is_out_of_reach(run: Run, fade: Fading) -> bool:
 
 
 def _times(fall: float) -> str:
+    if fall <= 0:
+        return "many times"
     return f"1/{fall:.0f} of" if fall >= 2 else f"{1 / fall:.2g} times"
 
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torchdoctor.facts import TRAIN, VALIDATION, MembershipFact, ModesFact
+from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, LossCallFact, MembershipFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules.data.membership import Overlap, by_fingerprints, by_indices, loader_phases, validation_size
 from torchdoctor.rules.places import known
@@ -72,7 +72,7 @@ MEANT = re.compile(r"(?<![a-z])[xy]?(val|valid|validation|test|dev|holdout)(set|
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     overlaps = [o for o in merge(by_indices(run), by_fingerprints(run)) if not also_trains(run, o)]
-    if not overlaps:
+    if not overlaps or is_masked(run):
         return
     found = [o for o in overlaps if is_beyond_chance(o)]
     clean = [o for o in overlaps if not is_beyond_chance(o) and o.matches == 0 and o.compared >= CLEAN_SAMPLES]
@@ -89,6 +89,13 @@ def merge(exact: list[Overlap], seen: list[Overlap]) -> list[Overlap]:
     """Indices where they are known; else fingerprints. Indices of equal data may still hide duplicates."""
     known_exactly = {o.group for o in exact if o.matches}
     return [*(o for o in exact if o.matches), *(o for o in seen if o.group not in known_exactly)]
+
+
+def is_masked(run: Run) -> bool:
+    """The loss takes fewer targets than the model takes samples: a mask tells the splits apart, as on one graph."""
+    given = [f.shape[0] for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input" and f.shape]
+    wanted = [c.target_shape[0] for c in run.facts(LossCallFact) if c.phase == TRAIN and c.target_shape]
+    return bool(given and wanted) and max(wanted) < min(given)
 
 
 def also_trains(run: Run, overlap: Overlap) -> bool:

@@ -67,6 +67,8 @@ MORE_THAN_ALL = 1.6
 OPPOSED = -0.4
 """Cosine of successive gradients. At rest it is minus half of rate times curvature, seen through the batch's noise; at
 -0.4 the rate is close to twice the inverse curvature, where descent ends."""
+AGREEING = 0.3
+"""Successive gradients that point the same way lead somewhere: such a loss drifts, or recovers from a spike."""
 LARGE_UPDATE = 4e-3
 """Four times the usual relative change of the weights in a step."""
 SMALL_BATCH = 8
@@ -81,7 +83,7 @@ def detect(run: Run) -> Iterator[Finding]:
 
 def bounces(state: Settling) -> bool:
     """Flat, far from the floor or from what it had reached, with steps that explain it."""
-    if state.ratio < LARGE_UPDATE:
+    if state.ratio < LARGE_UPDATE or state.cosine > AGREEING:
         return False
     if not state.flat:
         return (

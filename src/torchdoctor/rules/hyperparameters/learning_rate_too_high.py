@@ -70,6 +70,11 @@ RULE = Rule(
         "abnormal-distribution",
         "underfitting",
         "batch-too-small",
+        "log-of-zero",
+        "division-by-zero",
+        "exp-overflow",
+        "half-precision-overflow",
+        "loss-scale-collapse",
     ),
 )
 

@@ -56,7 +56,7 @@ RULE = Rule(
 )
 
 ADAPTIVE = ("Adam", "AdamW", "NAdam", "Adamax", "RMSprop", "Adagrad", "Adafactor", "Lion")
-RISEN = 1.5
+RISEN = 2.0
 """Running median of five over the start; fresh batches vary by less."""
 FIRST_PART, FIRST_STEPS = 0.05, 60
 """The rise must come within this share of the run, or so many steps."""
