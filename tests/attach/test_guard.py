@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import io
 import logging
@@ -19,6 +20,7 @@ import torchdoctor
 from attach.loops import Result, fingerprint
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import SITES, contained, guarded
+from torchdoctor.attach.options import Options
 from torchdoctor.attach.patches import Patches
 from torchdoctor.errors import StopTraining
 
@@ -100,6 +102,11 @@ def _closure(optimizer: torch.optim.Optimizer, model: nn.Module, a: torch.Tensor
     loss = F.cross_entropy(model(a), b)
     loss.backward()
     return loss
+
+
+@pytest.fixture(autouse=True)
+def _read_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchdoctor.doctor.Options", functools.partial(Options, prints=True))
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 import torchdoctor
+from torchdoctor.attach.options import Options
 from torchdoctor.attach.printing import read_metrics
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import PredictionsFact, SamplesFact
@@ -67,7 +69,10 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
             doctor.log_predictions([1, 2], [1, 2], groups=["a"])
 
 
-def test_printed_metrics_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_metrics_are_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchdoctor.doctor.Options", functools.partial(Options, prints=True))
     original = print
     with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
         train()

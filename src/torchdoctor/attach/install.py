@@ -99,7 +99,8 @@ class Installation:
                 wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
         self.handling.place(wrap)
         printing = PrintSites(self.session)
-        wrap(builtins, "print", after=printing.printed)
+        if session.options.prints:
+            wrap(builtins, "print", after=printing.printed)
         wrap(logging.Logger, "handle", after=printing.logged)
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins, unless=session.steady)

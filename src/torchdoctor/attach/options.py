@@ -25,7 +25,7 @@ def is_disabled() -> bool:
 
 @dataclass(frozen=True)
 class Options:
-    """Defaults are what `torchdoctor run` uses."""
+    """Defaults are what `watch()` uses."""
 
     out: str = RUNS_FOLDER
     """folder in which the run gets a folder of its own"""
@@ -41,6 +41,8 @@ class Options:
     """say findings as they come"""
     stop_on: tuple[str, ...] = ()
     """names of diagnoses that end the run"""
+    prints: bool = False
+    """read metrics off what the script prints; not in a program that calls watch(), where `print` is everybody's"""
     cap_bytes: int = 500_000_000
     """most that the run may take on disk"""
     snapshot_bytes: int = 256_000_000

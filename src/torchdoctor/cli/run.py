@@ -109,6 +109,7 @@ def read_request(
     settings = read_settings(config, select, ignore, severity, threshold, _source_folders(target))
     folder = check_folder(Path(out).absolute())
     options = Options(
+        prints=True,
         out=str(folder),
         name=read_run_name(name) if name is not None else make_name(target.stem),
         overhead=overhead,
