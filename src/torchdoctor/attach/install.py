@@ -22,6 +22,7 @@ from torchdoctor.attach.forward import ForwardWatch
 from torchdoctor.attach.guard import is_guarded
 from torchdoctor.attach.handling import HandlingSites
 from torchdoctor.attach.loaders import LoaderSites
+from torchdoctor.attach.loss_sites import LossSites
 from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.printing import PrintSites
 from torchdoctor.attach.session import Session
@@ -92,10 +93,11 @@ class Installation:
         for scheduler in vars(lr_scheduler).values():
             if isinstance(scheduler, type) and "step" in vars(scheduler) and scheduler is not Optimizer:
                 wrap(scheduler, "step", after=sites.scheduled)
+        losses = LossSites(session)
         for name in FUNCTIONS:
             original = getattr(F, name, None)
             if original is not None:
-                after, failed = sites.loss_site(name, original), sites.failure_site(name, original)
+                after, failed = losses.loss_site(name, original), losses.failure_site(name, original)
                 wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
         self.handling.place(wrap)
         printing = PrintSites(self.session)

@@ -19,13 +19,9 @@ from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.patches import SKIPPED, Gate
 from torchdoctor.attach.places import Place, caller, direct_caller
-from torchdoctor.attach.session import BATCH, LOOK, Session
-from torchdoctor.attach.waiting import SITES_KEPT, LossLook
-from torchdoctor.facts import TRAIN, UNKNOWN, CallSiteFact
-from torchdoctor.probes.batches import look_at
-from torchdoctor.probes.loss_calls import LossCall, describe, read_call, value_statistics
-from torchdoctor.probes.predictions import count
-from torchdoctor.probes.samples import observe
+from torchdoctor.attach.session import LOOK, Session
+from torchdoctor.attach.waiting import SITES_KEPT
+from torchdoctor.facts import CallSiteFact
 
 ITEMS_KEPT = 4
 
@@ -53,76 +49,7 @@ class Sites:
         self._closures: set[int] = set()
         self._last_sites: set[tuple[str, str, int]] = set()
 
-    # -- losses ---------------------------------------------------------------------
-
-    def loss_site(self, function: str, original: Callable[..., Any]) -> Callable[..., None]:
-        """A handler for one loss function."""
-
-        @guarded(f"loss function {function}")
-        def loss_called(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-            if not isinstance(result, Tensor) or _is_wrapped(result):
-                return
-            session = self.session
-            session.steady.leave()
-            grad = result.requires_grad
-            session.grad_losses += grad
-            target = args[1] if len(args) > 1 else kwargs.get("target")
-            if grad and isinstance(target, Tensor):
-                session.targets = [target]
-            if grad and BATCH not in session.context.looks and session.loop.backwards:
-                session.loop.loss(True)
-                return
-            call = read_call(function, original, args, kwargs, result)
-            if call is not None:
-                self._look_at_loss(call, grad)
-
-        return loss_called
-
-    def failure_site(self, function: str, original: Callable[..., Any]) -> Callable[..., None]:
-        """A handler for a loss function that raises: what it was given tells why."""
-
-        @guarded(f"failed loss function {function}")
-        def loss_failed(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _error: BaseException) -> None:
-            session = self.session
-            call = read_call(function, original, args, kwargs, None)
-            if call is not None and not _is_wrapped(call.input):
-                phase = TRAIN if call.input.requires_grad else UNKNOWN
-                session.loss_calls.write(describe(call, caller()), value_statistics(call), phase, session.context.step)
-
-        return loss_failed
-
-    def _look_at_loss(self, call: LossCall, grad: bool) -> None:
-        session = self.session
-        start = perf_counter()
-        place = caller()
-        seen = session.loop.loss(grad)
-        box: list[float] = []
-        if not grad or not session.loop.backwards or not seen.data.get("watched", True):
-            session.context.read(_mean_loss(call), lambda value: box.append(float(value)))
-        target = call.target
-        detailed = BATCH in session.context.looks
-        if grad and detailed:
-            session.residuals.take(call, session.batch)
-        classes = call.input.shape[call.class_dim] if call.class_dim is not None else None
-        look = LossLook(
-            fact=describe(call, place),
-            values=value_statistics(call) if detailed or seen.losses <= 1 else None,
-            counts=count(call),
-            target=look_at(target, "target", detailed=detailed, classes=classes) if target is not None else None,
-            box=box,
-            samples=call.samples,
-            site=str(place) if place else call.function,
-            rows=observe(call, seen.data["first"]() if "first" in seen.data else None, closely=not grad),
-        )
-        seen.data.setdefault("losses", []).append(look)
-        if not grad:
-            session.membership.target(seen, target)
-        elif BATCH in session.context.looks:
-            session.leakage.look(session.membership.last_input(), target)
-        if grad:
-            if detailed:
-                session.called_loss.called(_mean_loss(call))
-            session.spend(BATCH, start)
+    # -- numbers -------------------------------------------------------------------------
 
     @guarded("number read")
     def item_read(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], value: Any) -> None:
@@ -439,22 +366,6 @@ class Sites:
         self._last_sites.add((call, *place))
         fact = CallSiteFact(call, place.file, place.line, place.code[:200])
         self.session.record.fact(fact, self.session.context.step, f"{call}@{place}")
-
-
-def _mean_loss(call: LossCall) -> Tensor:
-    """The call's loss as a mean: sums are divided by their number of targets, so that batches compare."""
-    result = call.result.detach()
-    if result.numel() != 1:
-        return result.float().mean()
-    if call.options.get("reduction") == "sum":
-        source = call.target if call.target is not None and call.indices else call.input
-        return result / max(1, source.numel())
-    return result
-
-
-def _is_wrapped(tensor: Tensor) -> bool:
-    """Inside torch.func a tensor is a wrapper that must not be kept or read."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _inside_backward() -> bool:
