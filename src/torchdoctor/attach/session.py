@@ -28,6 +28,7 @@ from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop
 from torchdoctor.attach.options import OVERHEAD_CPU, OVERHEAD_GPU, Options
+from torchdoctor.attach.probing import Probes
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
@@ -41,40 +42,9 @@ from torchdoctor.facts import (
 )
 from torchdoctor.findings import Verdict
 from torchdoctor.probes import memory, regularizers
-from torchdoctor.probes.activations import ActivationProbe
-from torchdoctor.probes.batches import BatchProbe
-from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.custody import CustodyProbe
-from torchdoctor.probes.frozen import FrozenProbe
-from torchdoctor.probes.frozen_state import FrozenStateProbe
-from torchdoctor.probes.graph import GraphProbe, saved_inputs, saved_targets
-from torchdoctor.probes.interior import InteriorProbe
-from torchdoctor.probes.leakage import LeakageProbe
-from torchdoctor.probes.liveness import LivenessProbe
-from torchdoctor.probes.loss_calls import LossCallProbe
-from torchdoctor.probes.loss_values import CalledLoss
-from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
-from torchdoctor.probes.membership import MembershipProbe
-from torchdoctor.probes.modes import ModesProbe
-from torchdoctor.probes.nonfinite import NonfiniteProbe
-from torchdoctor.probes.operations import OperationProbe
-from torchdoctor.probes.optimizers import OptimizerProbe
-from torchdoctor.probes.pauses import PauseProbe
-from torchdoctor.probes.precision import PrecisionProbe
-from torchdoctor.probes.predictions import PredictionProbe
-from torchdoctor.probes.residuals import ResidualProbe
-from torchdoctor.probes.resuming import ResumingProbe
-from torchdoctor.probes.samples import SamplesProbe
-from torchdoctor.probes.schedules import ScheduleProbe
-from torchdoctor.probes.spikes import LossWatch, SpikeProbe
-from torchdoctor.probes.splits import SplitProbe
-from torchdoctor.probes.synchronisations import SynchronisationProbe
-from torchdoctor.probes.tensors import TensorProbe
-from torchdoctor.probes.token_targets import TokenTargetsProbe
-from torchdoctor.probes.turning import TurningProbe
-from torchdoctor.probes.updates import UpdateProbe
-from torchdoctor.probes.wiring import WiringProbe
+from torchdoctor.probes.graph import saved_inputs, saved_targets
+from torchdoctor.probes.spikes import LossWatch
 from torchdoctor.run import Run
 
 log = logging.getLogger("torchdoctor")
@@ -92,7 +62,7 @@ _STRUCTURE_ORDER = [*sorted(STRUCTURE_STEPS), math.inf]
 Examine = Callable[[Run], Verdict]
 
 
-class Session:
+class Session(Probes):
     """All state of one watched run."""
 
     def __init__(self, options: Options, examine: Examine | None = None) -> None:
@@ -112,7 +82,7 @@ class Session:
         self.steady = Steady(self)
         self.lines = LineTracing()
         self.live = LiveEngine(self, examine) if examine else None
-        self._make_probes()
+        super().__init__(self.context, self.loop, options, self._loss_nonfinite, self._loss_high)
         self.look_cost: dict[str, float] = {}
         self.batch: list[Tensor] = []
         self.targets: list[Tensor] = []
@@ -133,43 +103,6 @@ class Session:
         self.structural = True
         """wiring and graph are read on this step"""
         self._described_models: set[str] = set()
-
-    def _make_probes(self) -> None:
-        context = self.context
-        self.clock = Clock(context)
-        self.training_loss = TrainingLoss(context, self._loss_nonfinite, self._loss_high)
-        self.validation_loss = ValidationLoss(context)
-        self.loss_calls = LossCallProbe(context)
-        self.predictions = PredictionProbe(context)
-        self.residuals = ResidualProbe(context)
-        self.samples = SamplesProbe(context)
-        self.batches = BatchProbe(context)
-        self.membership = MembershipProbe(context, self.loop)
-        self.splits = SplitProbe(context)
-        self.spikes = SpikeProbe(context)
-        self.leakage = LeakageProbe(context)
-        self.tensors = TensorProbe(context)
-        self.updates = UpdateProbe(context, self.options.snapshot_bytes)
-        self.turning = TurningProbe(context, self.options.snapshot_bytes)
-        self.activations = ActivationProbe(context)
-        self.graph = GraphProbe(context)
-        self.interior = InteriorProbe(context)
-        self.wiring = WiringProbe(context)
-        self.frozen = FrozenProbe(context)
-        self.modes = ModesProbe(context)
-        self.custody = CustodyProbe(context)
-        self.frozen_state = FrozenStateProbe(context)
-        self.resuming = ResumingProbe(context)
-        self.precision = PrecisionProbe(context)
-        self.pauses = PauseProbe(context)
-        self.synchronisations = SynchronisationProbe(context)
-        self.optimizers = OptimizerProbe(context)
-        self.schedules = ScheduleProbe(context)
-        self.liveness = LivenessProbe(context)
-        self.token_targets = TokenTargetsProbe(context)
-        self.called_loss = CalledLoss(context)
-        self.nonfinite = NonfiniteProbe(context)
-        self.operations = OperationProbe(context)
 
     def _budget(self) -> float:
         if self.options.overhead is not None:
