@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from torchdoctor.facts import PredictionsFact
+from torchdoctor.facts import NonfiniteFact, PredictionsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, outcomes
 from torchdoctor.rules.outcomes import Outcome
@@ -59,10 +59,15 @@ EARLY_UPDATES = 40
 """Before so many updates a model has often learned no more than the frequencies of the classes."""
 PASSES = 2
 
+BROKEN = ("loss", "weight", "buffer")
+"""Where NaN or Inf makes every output NaN."""
+
 
 def detect(run: Run) -> Iterator[Finding]:
     if run.steps < EARLY_UPDATES or not outcomes.is_by_sample(run):
         return
+    if any(f.role in BROKEN for f in run.facts(NonfiniteFact)):
+        return  # the largest of NaNs is always the first
     seen = outcomes.passes(run)
     end = outcomes.training(run, 1)
     last = seen[-PASSES:] or ([end] if end is not None else [])
