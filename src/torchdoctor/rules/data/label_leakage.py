@@ -23,8 +23,8 @@ training part only.
 
 ## Known false alarms
 Tasks where one feature truly decides (a thermostat's own threshold). Where all other features tell nothing at all, as
-in toy tasks that ask for one position of a sequence, nothing is said. Inputs of one or two features and targets that have the shape of the input are not judged. Forecasts from lagged values have
-many high columns and are not reported.
+in toy tasks that ask for one position of a sequence, nothing is said. Inputs of one or two features and targets that
+have the shape of the input are not judged. Forecasts from lagged values have many high columns and are not reported.
 
 ## References
 Kaufman et al., "Leakage in Data Mining: Formulation, Detection, and Avoidance" (2012). Geirhos et al., "Shortcut
@@ -61,7 +61,7 @@ NEXT = 0.85
 MIDDLE = 0.5
 """Half of all features must tell less than this; pixels of digits have 0.3 in the middle."""
 NOTHING = 0.05
-"""Below it the best of the others tells nothing: the task was made so that one feature decides, or all else is noise."""
+"""Below it the best of the others tells nothing: one feature decides by design, or all else is noise."""
 LEAST_SAMPLES = 100
 LEAST_FEATURES = 4
 FEW = 0.35
