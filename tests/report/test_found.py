@@ -130,3 +130,8 @@ def test_our_own_health_hides_nothing() -> None:
     assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.31 s in all"]
     assert describe_health(RunBuilder().build()) == []
     assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]
+
+
+def test_a_scheduled_rate_is_shown_as_it_was_given() -> None:
+    run = RunBuilder().optimizer("AdamW", lr=3.3e-5, initial_lr=1e-3).build()
+    assert "AdamW, lr 0.001 scheduled" in describe_found(run)

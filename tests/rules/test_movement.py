@@ -93,6 +93,16 @@ def test_an_optimizer_is_written_with_another_rate() -> None:
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=0.0005)"
     )
     adamw = OptimizerFact("0", "AdamW", [{"lr": 1.0, "weight_decay": 0.01}], 4)
-    assert movement.written(adamw, 3e-4) == "optimizer = torch.optim.AdamW(model.parameters(), lr=0.0003)"
+    assert (
+        movement.written(adamw, 3e-4)
+        == "optimizer = torch.optim.AdamW(model.parameters(), lr=0.0003, weight_decay=0.01)"
+    )
     assert "param_groups" in movement.written(OptimizerFact("0", "Lion", [{}], 1), 0.1)
     assert "param_groups" in movement.written(None, 0.1)
+
+
+def test_hyperparameters_that_are_not_torch_s_own_stay() -> None:
+    group = {"lr": 1.0, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0, "amsgrad": True, "maximize": True}
+    adamw = OptimizerFact("0", "AdamW", [group], 4)
+    assert movement.other_arguments(adamw) == ", amsgrad=True, betas=(0.9, 0.95), weight_decay=0"
+    assert movement.initial_rate({"lr": 3e-5, "initial_lr": 1e-3}) == 1e-3

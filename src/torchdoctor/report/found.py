@@ -23,6 +23,7 @@ from torchdoctor.facts import (
 from torchdoctor.findings import RULE_FAILED, Verdict
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import count, listed, number, share
+from torchdoctor.rules import movement
 from torchdoctor.run import Run
 
 EPOCH_TOLERANCE = 0.05
@@ -54,8 +55,8 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("target", "no targets were seen"),
     ("batch.", "no batch was seen"),
     ("features", "no validation batch was seen"),
-    ("tokens", "no token ids were seen"),
-    ("token_targets", "no token ids were seen"),
+    ("tokens", "no token targets beside token inputs were seen"),
+    ("token_targets", "no token targets beside token inputs were seen"),
     ("membership", "no samples of both splits were seen"),
     ("validation_batch", "no validation batch was seen"),
     ("split", "no DataLoader was seen"),
@@ -65,9 +66,9 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("modes", "no forward pass of a module was seen"),
     ("module", "no layer outputs were measured"),
     ("activation.", "no layer outputs were measured"),
-    ("residual.", "no regression batch was looked at"),
+    ("residual.", "too few looks at a regression batch"),
     ("norm.", "there is no batch normalisation in train mode"),
-    ("representation.", "no layer outputs were measured"),
+    ("representation.", "features were not measured"),
     ("attention.", "no attention was seen"),
     ("layers", "the graph at the loss was not seen"),
     ("operation", "nothing in the graph can overflow"),
@@ -197,11 +198,12 @@ def _optimizers(run: Run) -> str:
 
 
 def _optimizer(optimizer: OptimizerFact) -> str:
-    rates = [g["lr"] for g in optimizer.groups if isinstance(g.get("lr"), int | float)]
+    rates = [r for r in map(movement.initial_rate, optimizer.groups) if r is not None]
     distinct = list(dict.fromkeys(rates))
     if not distinct:
         return optimizer.type
-    return f"{optimizer.type}, lr {listed(map(number, distinct))}"
+    scheduled = any(g.get("lr") != movement.initial_rate(g) for g in optimizer.groups if g.get("lr") is not None)
+    return f"{optimizer.type}, lr {listed(map(number, distinct))}{' scheduled' if scheduled else ''}"
 
 
 def _loaders(run: Run) -> str:

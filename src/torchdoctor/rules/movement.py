@@ -7,8 +7,9 @@ of their change to their size says nothing about the learning rate.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,10 @@ OF_TORCH = (
     "Rprop",
     "SparseAdam",
 )
+
+USUAL_BETAS = (0.9, 0.999)
+USUAL_EPS = {"Adagrad": 1e-10, "Adadelta": 1e-6}
+"""torch's own defaults where they are not 1e-8."""
 
 USUAL_RATIO = 1e-3
 """Relative change of a weight matrix a step in trainings that go well (Karpathy, CS231n notes, 2015): about this."""
@@ -85,18 +90,40 @@ def is_scale_free(run: Run) -> bool:
     return all(o.type not in PLAIN for o in run.optimizers.values())
 
 
-def written(optimizer: OptimizerFact | None, rate: float) -> str:
+def written(
+    optimizer: OptimizerFact | None, rate: float, parameters: str = "model.parameters()", name: str = "optimizer"
+) -> str:
     """The line that makes this optimizer with another rate; for one that is not torch's, the line that sets it."""
-    group = optimizer.groups[0] if optimizer and optimizer.groups else {}
     if optimizer is None or optimizer.type not in OF_TORCH or len(optimizer.groups) > 1:
-        return f"for group in optimizer.param_groups: group['lr'] = {rate:.1g}"
-    momentum = f", momentum={group['momentum']:g}" if group.get("momentum") else ""
+        return f"for group in {name}.param_groups: group['lr'] = {rate:.1g}"
+    return f"{name} = torch.optim.{optimizer.type}({parameters}, lr={rate:.1g}{other_arguments(optimizer)})"
+
+
+def other_arguments(optimizer: OptimizerFact) -> str:
+    """The first group's hyperparameters beside the rate as they are passed on; those that torch sets itself are left
+    out, but not a weight decay, which people look for."""
+    group = optimizer.groups[0] if optimizer.groups else {}
+    given = [f"{n}={group[n]:g}" for n in ("momentum",) if _is_number(group.get(n)) and group[n]]
+    given += [f"{n}=True" for n in ("nesterov", "amsgrad", "centered") if group.get(n) is True]
+    betas = group.get("betas")
+    if isinstance(betas, list | tuple) and all(map(_is_number, betas)) and tuple(betas) != USUAL_BETAS:
+        given.append(f"betas=({', '.join(f'{b:g}' for b in betas)})")
+    eps = group.get("eps")
+    if _is_number(eps) and eps != USUAL_EPS.get(optimizer.type, 1e-8):
+        given.append(f"eps={eps:g}")
     decay = group.get("weight_decay")
-    is_default = not decay or (optimizer.type == "AdamW" and decay == 0.01)
-    return (
-        f"optimizer = torch.optim.{optimizer.type}(model.parameters(), lr={rate:.1g}{momentum}"
-        f"{'' if is_default else f', weight_decay={decay:g}'})"
-    )
+    if _is_number(decay) and (decay or optimizer.type == "AdamW"):
+        given.append(f"weight_decay={decay:g}")
+    return "".join(f", {word}" for word in given)
+
+
+def initial_rate(group: Mapping[str, Any]) -> float | None:
+    """The rate that the group was made with: a scheduler keeps it beside the current one."""
+    return next((group[k] for k in ("initial_lr", "lr") if _is_number(group.get(k))), None)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _quantile(values: Floats, share: float) -> float:
@@ -105,7 +132,7 @@ def _quantile(values: Floats, share: float) -> float:
 
 
 def _matrices(run: Run, trace: Trace, *, measured: bool) -> Movement | None:
-    names = [n for n in trace.columns if _is_matrix(run.parameters.get(n)) and not _starts_at_zero(run, n)]
+    names = [n for n in trace.columns if is_matrix(run.parameters.get(n)) and not starts_at_zero(run, n)]
     chosen = trace.select(names)
     if not chosen.columns or not len(chosen):
         return None
@@ -117,11 +144,11 @@ def _matrices(run: Run, trace: Trace, *, measured: bool) -> Movement | None:
     return Movement(steps, ratio_SL.astype(np.float64), chosen.columns, measured)
 
 
-def _is_matrix(fact: ParameterFact | None) -> bool:
+def is_matrix(fact: ParameterFact | None) -> bool:
     return fact is None or len(fact.shape) >= 2
 
 
-def _starts_at_zero(run: Run, name: str) -> bool:
+def starts_at_zero(run: Run, name: str) -> bool:
     fact, weights = run.parameters.get(name), run.matrix(WEIGHT_L2)
     if fact is None or name not in weights.columns:
         return False

@@ -8,7 +8,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import ModelFact, ModesFact, ModuleFact, ParameterFact, WiringFact
+from torchdoctor.facts import CallSiteFact, ModelFact, ModesFact, ModuleFact, ParameterFact, WiringFact
 from torchdoctor.findings import Finding, Proof, RuledOut, Severity
 
 DISCONNECTED, NOT_OPTIMIZED = "disconnected-parameters", "parameters-not-optimized"
@@ -75,6 +75,12 @@ class TestNotOptimized:
         assert said.severity is Severity.ERROR and "torch.optim.Adam(model.parameters(), lr=0.0003)" in str(
             said.fix.code
         )
+
+    def test_the_fix_keeps_what_the_user_wrote(self) -> None:
+        builder = wired(unheld=["head.weight"], used=["head.weight"], stale=2)
+        builder.optimizer("AdamW", lr=3.3e-5, initial_lr=1e-3, weight_decay=0.01)
+        (said,) = found(builder.fact(CallSiteFact("step", "train.py", 9, "opt.step()")), NOT_OPTIMIZED)
+        assert str(said.fix.code).startswith("opt = torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.01)")
 
     def test_a_model_made_anew_after_the_optimizer(self) -> None:
         assert found(wired(unheld=list(SHAPES), used=list(SHAPES), stale=4), NOT_OPTIMIZED)

@@ -32,11 +32,13 @@ PyTorch documentation, torch.nn.ModuleList and torch.optim ("Constructing it").
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from torchdoctor.facts import ModelFact, ModesFact, WiringFact
+from torchdoctor.facts import CallSiteFact, ModelFact, ModesFact, OptimizerFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
+from torchdoctor.rules import movement
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -60,6 +62,8 @@ RULE = Rule(
 )
 
 MIN_UPDATES = 2
+ASSIGNED = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(?::[^=]+)?=(?!=)")
+STEPPED = re.compile(r"\s*([A-Za-z_][\w.]*)\.step\(\s*\)")
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
@@ -188,9 +192,19 @@ def _repair(run: Run, used: Sequence[str]) -> str:
 
 def _constructor(run: Run, parameters: str) -> str:
     optimizer = next(iter(run.optimizers.values()))
-    rate = next((g["lr"] for g in optimizer.groups if isinstance(g.get("lr"), (int, float))), None)
+    rate = next((r for r in map(movement.initial_rate, optimizer.groups) if r is not None), None)
     given = f", lr={rate:g}" if rate is not None else ""
-    return f"optimizer = torch.optim.{optimizer.type}({parameters}{given})"
+    others = movement.other_arguments(optimizer)
+    return f"{_variable(run, optimizer)} = torch.optim.{optimizer.type}({parameters}{given}{others})"
+
+
+def _variable(run: Run, optimizer: OptimizerFact) -> str:
+    """The user's own name for it, where a recorded line of theirs shows it."""
+    sites = run.facts(CallSiteFact)
+    made = [ASSIGNED.match(s.code) for s in sites if (s.file, s.line) == (optimizer.file, optimizer.line)]
+    stepped = [STEPPED.match(s.code) for s in sites if s.call == "step"] if len(run.optimizers) == 1 else []
+    names = {m[1] for m in (list(filter(None, made)) or list(filter(None, stepped)))}
+    return names.pop() if len(names) == 1 else "optimizer"
 
 
 def _owner(run: Run, part: str) -> str:
