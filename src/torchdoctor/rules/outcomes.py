@@ -109,7 +109,8 @@ def beats_chance(outcome: Outcome) -> bool:
 
 def is_by_sample(run: Run) -> bool:
     """One label a sample; not a language model, a tagger or a segmentation."""
-    sizes = [float(np.nanmax(run.scalar(BATCH_SIZE, k).values)) for k in run.keys(BATCH_SIZE)]
+    traces = [run.scalar(BATCH_SIZE, k).values for k in run.keys(BATCH_SIZE)]
+    sizes = [float(np.nanmax(values)) for values in traces if np.isfinite(values).any()]
     calls = [c for c in run.facts(LossCallFact) if c.target_shape and (c.classes or c.function in baseline.BINARY)]
     if any(len(c.target_shape or ()) > 1 and math.prod((c.target_shape or [1])[1:]) > 1 for c in calls):
         return False

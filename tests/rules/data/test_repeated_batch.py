@@ -46,6 +46,11 @@ def test_meant_repetition(run: RunBuilder) -> None:
     assert findings(run.build(), NAME) == []
 
 
+def test_a_stream_of_unknown_length_is_a_warning() -> None:
+    (found,) = findings(record(1.0, 32).fact(loader(None)).build(), NAME)
+    assert found.severity is Severity.WARNING
+
+
 def test_the_same_slice_in_every_step() -> None:
     (found,) = findings(record(1.0, 32, part=0.05).build(), NAME)
     assert found.severity is Severity.WARNING and "holds 640" in found.evidence[0].text

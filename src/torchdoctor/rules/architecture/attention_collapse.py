@@ -79,12 +79,14 @@ VERY_SHARP = 0.2
 """No bias that favours near positions gets there: the scores themselves are too large by far."""
 COLLAPSED = 0.05
 FELL = 5.0
+"""First entropy over the limit: an attention that began sharp has not collapsed in training."""
 UNIFORM = 1 - 1e-5
 """Scores that differ by less than a hundredth. Small fresh models reach 0.9999."""
 LEARNED, SOLVED = 0.5, 0.9
 """Share of the loss that is gone: half of it in a model whose attention works, most of it in one that has its task."""
 PROGRESS = 0.02
-"""Of the loss at the onset: less than that since then is none."""
+"""Of the loss at the onset: less than that since then is none; chosen to stay above what the choice
+of batches moves."""
 MIN_LOOKS, MIN_STEPS = 5, 50
 
 

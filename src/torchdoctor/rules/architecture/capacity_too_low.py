@@ -64,11 +64,15 @@ FALLING = 4.0
 POOR = 0.2
 """Of the loss of a constant guess."""
 EQUAL = 0.15
+"""Validation loss off the training loss, as a share of it: a larger gap is memorised, so capacity is not what lacks.
+Chosen to leave room for the scatter of a small validation set."""
 MOVES = (1e-4, 5e-2)
 """Relative change of a weight matrix a step; about 0.001 is usual, above 0.05 it is thrown about."""
 RATE_LEFT = 0.1
 PER_SAMPLE, UNKNOWN_SAMPLES = 0.5, 2000
 AGREE, SURE = 0.2, 4.0
+"""Correlation of neighbours' residuals, and its standard errors. Noise gives none; a fifth is structure that is left
+over, and four standard errors are no chance over the looks of a run."""
 MIN_LOOKS = 6
 
 

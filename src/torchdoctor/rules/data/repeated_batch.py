@@ -126,7 +126,8 @@ def judge_same(run: Run, looks: int) -> Iterator[Finding]:
         held = f"its dataset holds {size:,.0f} samples" if np.isfinite(size) else "its dataset is a stream"
         text = f"a loader was asked in every step and handed out the same {batch:.0f} samples each time; {held}"
         code = "for batch in loader:  # not next(iter(loader)) inside the loop, which starts anew every time"
-        yield _finding(run, Severity.ERROR, looks, text, Fix("Go through the loader instead of restarting it.", code))
+        severity = Severity.ERROR if np.isfinite(size) else Severity.WARNING
+        yield _finding(run, severity, looks, text, Fix("Go through the loader instead of restarting it.", code))
     elif not loaders and len(parts) and float(np.median(parts)) < CUT:
         part = float(np.median(parts))
         text = (

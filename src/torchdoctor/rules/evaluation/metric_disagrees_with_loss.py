@@ -57,12 +57,17 @@ RULE = Rule(
 )
 
 FELL_TRAIN = 0.33
+"""Share of the training loss gone. Chosen: with a third of it gone the model has learned, so accuracy must have left
+chance if loss and metric see the same thing."""
 FELL_VALIDATION = 0.1
+"""Share of the validation loss gone. Less is asked than of training, since validation need only show that what was
+learned is not memorised."""
 LEAST_PASSES = 4
 LEAST_SAMPLES = 50
 LEAST_STEPS = 60
 FELL_ALONE = 0.25
-"""Validation loss gone while accuracy stands still."""
+"""Validation loss gone while accuracy stands still. Chosen above what growing confidence in the
+same hits brings early on."""
 MEDIOCRE = 0.9
 STILL = 1.0
 """Standard errors by which accuracy may move and still stand."""

@@ -53,9 +53,12 @@ RULE = Rule(
 )
 
 WORSE_BY = 0.3
-"""Error rate of the slice above that of the rest."""
+"""Error rate of the slice above that of the rest: some classes are harder by nature, so a mere difference is no fault.
+Chosen; a slice that fails in a third more of its cases is one that its users notice."""
 WORSE_TIMES = 3.0
+"""Error rate over that of the rest: a gap of 0.3 means little where the rest errs nearly as often."""
 REST_RIGHT = 0.7
+"""Share of the rest that is right: below it the whole model is weak, not a slice of it."""
 ERROR_RATE = 1e-4
 LEAST_SAMPLES = 15
 LARGEST = 0.5

@@ -12,10 +12,10 @@ the very same rate is fine.
 - A rate that was raised until the end of training looked good, with nobody looking at its beginning.
 
 ## How it is detected
-The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to one
-and a half times its start and more (a running median, so no single batch), stays above its start for at least ten
-steps or a fiftieth of the run, and the first updates change the weights by 2 % of their size and more, at least three
-times what they do later. Then it recovers and ends below half of its start, at a rate that was not lowered before it
+The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to
+twice its start and more (a running median, so no single batch), stays above its start for at least ten steps or a
+fiftieth of the run, and the first updates change the weights by 2 % of their size and more, at least three times what
+they do later. Then it recovers and ends below half of its start, at a rate that was not lowered before it
 recovered: so the rate suits the model, and only the beginning did not.
 
 ## How to fix it

@@ -31,7 +31,8 @@ are not judged.
 ## References
 Kingma and Ba, "Adam" (2015). Reddi, Kale and Kumar, "On the Convergence of Adam and Beyond" (2018). Sutskever et al.,
 "On the importance of initialization and momentum in deep learning" (2013). Choi et al., "On Empirical Comparisons of
-Optimizers for Deep Learning" (2019), on eps.
+Optimizers for Deep Learning" (2019), on eps. Zhang et al., "Adam Can Converge Without Any Modification On Update
+Rules" (2022), on beta2.
 """
 
 from __future__ import annotations
@@ -91,6 +92,16 @@ OUTWEIGHS = 10.0
 """eps over the typical gradient: less than a tenth of the adaptive step is left."""
 HARDLY_MOVES = 3e-4
 """Relative update of the weights; about 0.001 is usual. Above it, the rate makes up for the eps."""
+SWAPPED = (0.99, 0.95)
+"""beta1 from, beta2 up to: the default (0.9, 0.999) or the (0.9, 0.95) of language models, the wrong way round."""
+CONVERGES = 0.95
+"""Of beta1 squared, below which Zhang et al. (2022) give no convergence; a little room for settings at the bound."""
+USUAL_EPS = 1e-8
+"""torch's default for the Adam family."""
+FASTEST = 0.9
+"""Quantile over the looks of each matrix: one that moves as usual in a tenth of them is not held up by the eps."""
+LEAST_STEPS = 10
+"""Ten gradients are what the usual beta1 of 0.9 averages over; before that the steps are not typical."""
 DEFAULTS = {
     "momentum": "momentum=0.9",
     "betas": "betas=(0.9, 0.999)",
@@ -160,7 +171,7 @@ def _betas(betas: Any) -> Iterator[Fault]:
     first, second = (_number(b) for b in betas)
     if first is None or second is None or first == second == 0:
         return
-    if first >= 0.99 and second <= 0.95:
+    if first >= SWAPPED[0] and second <= SWAPPED[1]:
         words = f"betas=({first:g}, {second:g}) are in the wrong order: the direction is averaged over "
         words += f"{1 / max(1 - first, 1e-9):,.0f} steps, the step size over {1 / (1 - second):,.0f}"
         yield Fault("betas", first, second, Severity.WARNING, words)
@@ -170,7 +181,7 @@ def _betas(betas: Any) -> Iterator[Fault]:
     elif second < SHORT_BETA2:
         words = f"the step size rests on the last {1 / (1 - second):.1f} gradients, so it is mostly chance"
         yield Fault("betas", second, SHORT_BETA2, Severity.WARNING, words)
-    elif second < 0.95 * first**2:
+    elif second < CONVERGES * first**2:
         words = f"beta2 {second:g} is below beta1 squared ({first**2:.2g}), where Adam is not known to converge"
         yield Fault("betas", second, first**2, Severity.WARNING, words)
 
@@ -182,14 +193,14 @@ def _eps(run: Run, kind: str, group: dict[str, Any], key: str) -> Iterator[Fault
         return
     if eps == 0:
         words = "a parameter that got no gradient yet is divided by zero"
-        yield Fault("eps", eps, 1e-8, Severity.WARNING, words)
+        yield Fault("eps", eps, USUAL_EPS, Severity.WARNING, words)
     if eps < LARGE_EPS or kind == "Adadelta":
         return
     gradients, moved = run.matrix(GRADIENT["absmean"]), movement.read(run)
     sizes = gradients.values[np.isfinite(gradients.values) & (gradients.values > 0)]
-    if not len(sizes) or moved is None or not moved.measured or run.steps < 10:
+    if not len(sizes) or moved is None or not moved.measured or run.steps < LEAST_STEPS:
         return
-    moves = moved.typical(0.9)
+    moves = moved.typical(FASTEST)
     moves = moves[np.isfinite(moves)]
     if not len(moves):
         return

@@ -81,8 +81,8 @@ def detect(run: Run) -> Iterator[Finding]:
 def matrices(run: Run) -> Trace | None:
     """Norms of the weight matrices that have a size to begin with, at looks where all are finite."""
     trace = run.matrix(WEIGHT_L2)
-    names = [c for c in trace.columns if movement._is_matrix(run.parameters.get(c))]
-    names = [c for c in names if not movement._starts_at_zero(run, c)]
+    names = [c for c in trace.columns if movement.is_matrix(run.parameters.get(c))]
+    names = [c for c in names if not movement.starts_at_zero(run, c)]
     chosen = trace.select(names)
     if not chosen.columns or not len(chosen):
         return None

@@ -102,6 +102,8 @@ def detect(run: Run) -> Iterator[Finding]:
     if len(run.optimizers) != 1 or next(iter(run.optimizers.values())).type not in movement.PLAIN[:2]:
         return
     keys = run.keys(LOSS_TRAIN)
+    if not keys:
+        return
     key = next((k for k in keys if k), keys[0])
     factor = _factor(run, key)
     if factor is None or factor.total < LARGE:

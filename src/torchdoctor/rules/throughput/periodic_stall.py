@@ -49,8 +49,11 @@ PAUSE_SECONDS = 1.0
 """In all: below it nobody would wait for less."""
 LEAST_PAUSES = 3
 TIMES = 5.0
+"""A stall over the usual step. Chosen: batches of uneven length make longer steps too, but seldom fivefold ones."""
 LONGER = 0.2
+"""Seconds beyond the usual step: where steps take milliseconds, scheduling or garbage collection make fivefold ones."""
 STALL_SHARE = 0.25
+"""Of the time. Chosen: a quarter is worth a change of the script; less may be what a checkpoint has to cost."""
 LEAST_STALLS = 5
 REGULAR = 0.8
 """Share of the distances between stalls within a tenth (or one step) of the median distance."""
