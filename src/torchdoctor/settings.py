@@ -139,7 +139,8 @@ def read(path: Path) -> Settings:
     section = {str(key).replace("_", "-"): value for key, value in section.items()}
     for key in section:
         if key not in KEYS:
-            raise UnknownNameError(f"{path}: [tool.{SECTION}] has no setting {key!r}{_meant(key, KEYS)}")
+            there = f"; there are {', '.join(KEYS[:-1])} and {KEYS[-1]}"
+            raise UnknownNameError(f"{path}: [tool.{SECTION}] has no setting {key!r}{_meant(key, KEYS)}{there}")
     where = f"{path}: "
     settings = Settings(
         select=read_selectors(_strings(section, "select", where), f"{where}select"),

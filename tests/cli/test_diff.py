@@ -56,3 +56,11 @@ def test_a_missing_run_is_one_sentence(pair: Path) -> None:
     result = diff("good", "elsewhere")
     assert result.exit_code == 2
     assert "nothing at elsewhere" in result.output
+
+
+def test_runs_by_their_names(pair: Path) -> None:
+    (pair / "torchdoctor-runs").mkdir()
+    for name in ("good", "bad"):
+        (pair / name).rename(pair / "torchdoctor-runs" / name)
+    assert "optimizer lr" in diff("good", "bad").output
+    assert CliRunner().invoke(group, ["diagnose", "good", "--quiet"]).exit_code == 0

@@ -59,6 +59,7 @@ def test_showing_one(folder: Path, name: str | None) -> None:
 def test_removing_asks_first(folder: Path) -> None:
     assert "nothing was removed" in runs("remove", "old", answer="n\n").output
     assert (folder / "old").exists()
+    assert "give -y" in runs("remove", "old").output
     assert "removed 1 run" in runs("remove", "old", answer="y\n").output
     assert not (folder / "old").exists()
     assert (folder / "new").exists()

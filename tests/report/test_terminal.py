@@ -111,7 +111,7 @@ def test_the_letter_tells_everything_in_order(run: Run, tmp_path: Path, monkeypa
         "Ruled out",
         "not-shuffled: labels are mixed",
         "Worth knowing",
-        "input-bound (P001): The summary of input-bound.",
+        "input-bound (P001): the title of input-bound",
         "found        1 model (Net, 1 k parameters), 1 optimizer (SGD, lr 0.1)",
         "not examined overfitting (no validation loss was seen)",
         "measuring took 2.1 % of the step time (budget 3 %)",

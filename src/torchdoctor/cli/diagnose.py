@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from torchdoctor.cli.choices import with_choices
+from torchdoctor.cli.names import FOLDER, find_named
 from torchdoctor.cli.wishes import read_settings
 from torchdoctor.engine import examine
 from torchdoctor.findings import Severity, Verdict
@@ -21,7 +22,7 @@ FAILED_STATUS = 3
 
 
 @click.command("diagnose")
-@click.argument("path", type=click.Path(path_type=Path), default=Path("torchdoctor-runs"))
+@click.argument("path", type=click.Path(path_type=Path), default=FOLDER)
 @click.option("--json", "json_file", metavar="FILE", help="Write the verdict as JSON; - is the standard output.")
 @click.option(
     "--fail-on",
@@ -45,10 +46,11 @@ def command(
 ) -> None:
     """Examine a recorded run and say what is wrong with it.
 
-    PATH is a run's folder, or a folder of runs: then the newest is taken. Without PATH it is ./torchdoctor-runs.
+    PATH is a run's folder, its name in ./torchdoctor-runs, or a folder of runs: then the newest is taken. Without PATH
+    it is ./torchdoctor-runs.
     """
     settings = read_settings(config, select, ignore, severity, threshold, ())
-    directory, note = resolve(path)
+    directory, note = resolve(find_named(path))
     run = open_run(directory)
     verdict = examine(run, settings=settings)
     if note and not quiet:

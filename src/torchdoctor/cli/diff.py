@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from torchdoctor.cli.names import find_named
 from torchdoctor.compare import compare, with_baseline
 from torchdoctor.engine import examine
 from torchdoctor.report import json
@@ -25,9 +26,10 @@ from torchdoctor.store.reader import open_run
 def command(good: Path, bad: Path, json_file: str | None, quiet: bool) -> None:
     """Compare two runs: configuration, environment and signals.
 
-    GOOD and BAD are runs' folders. The exit status is 0 whether or not they differ.
+    GOOD and BAD are runs' folders, or their names in ./torchdoctor-runs. The exit status is 0 whether or not they
+    differ.
     """
-    (good_folder, _), (bad_folder, _) = resolve(good), resolve(bad)
+    (good_folder, _), (bad_folder, _) = resolve(find_named(good)), resolve(find_named(bad))
     good_run, bad_run = open_run(good_folder), open_run(bad_folder)
     comparison = compare(good_run, bad_run, (str(good_folder), str(bad_folder)))
     rule = find("environment-differs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,13 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from torchdoctor import shelf
+from torchdoctor.cli.names import FOLDER, find_named
 from torchdoctor.errors import NotARunError, UsageError
 from torchdoctor.report.sheet import Page, Sheet, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import clean, count, number, share, size
 from torchdoctor.store.info import RUNNING
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 
-FOLDER = Path("torchdoctor-runs")
 LONG_TEXT = 200
 """Longer entries of run.json, such as a git diff, are shown by their size."""
 RECORD_WIDTH, FIGURE_WIDTH = 16, 26
@@ -55,7 +56,7 @@ def show_command(path: Path) -> None:
     from torchdoctor.store.reader import open_run
     from torchdoctor.summary import summary
 
-    directory, _ = shelf.resolve(_named(path))
+    directory, _ = shelf.resolve(find_named(path))
     run = open_run(directory)
     figures = summary(run)
     show(Sheet(lambda page, width: _write_run(directory, run.info, figures, page, width)))
@@ -79,7 +80,7 @@ def remove_command(paths: tuple[Path, ...], older_than: str | None, keep: int | 
     for run in doomed:
         click.echo(f"{clean(run.path)}  {_when(run.started)}  {size(run.size_bytes)}")
     total = f"{count(len(doomed), 'run')} ({size(sum(r.size_bytes for r in doomed))})"
-    if not yes and not click.confirm(f"Remove {total}?", err=True):
+    if not yes and not _confirm(total):
         click.echo("torchdoctor: nothing was removed", err=True)
         return
     for run in doomed:
@@ -87,12 +88,22 @@ def remove_command(paths: tuple[Path, ...], older_than: str | None, keep: int | 
     click.echo(f"torchdoctor: removed {total}", err=True)
 
 
+def _confirm(total: str) -> bool:
+    try:
+        return click.confirm(f"Remove {total}?", err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise UsageError("there is no terminal to ask at; give -y to remove without asking") from None
+
+
 def _choose(paths: Sequence[Path], keep: int | None, age: timedelta | None) -> list[RunEntry]:
     chosen: list[RunEntry] = []
     chooses = keep is not None or age is not None
     if not paths and not chooses:
         raise UsageError("say which: name runs, or give --older-than 30d or --keep 10")
-    for path in (_named(p) for p in paths or [FOLDER]):
+    for path in (find_named(p) for p in paths or [FOLDER]):
         if path.is_symlink():
             raise NotARunError(f"{path} is a link, so it is left alone; name the run's own folder")
         if shelf.is_run(path):
@@ -105,11 +116,6 @@ def _choose(paths: Sequence[Path], keep: int | None, age: timedelta | None) -> l
         else:
             chosen += shelf.select(shelf.newest_first(path), keep, age, time.time())
     return list({run.path.resolve(): run for run in chosen}.values())
-
-
-def _named(path: Path) -> Path:
-    """The path, or the run of that name in the usual folder."""
-    return FOLDER / path if not path.exists() and (FOLDER / path).is_dir() else path
 
 
 def _write_list(held: list[RunEntry], page: Page) -> Iterator[RenderableType]:

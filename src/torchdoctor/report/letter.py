@@ -54,9 +54,11 @@ def passage(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterat
 
 
 def brief(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterator[RenderableType]:
-    """A further finding: its name, its sentence, its first number, place and fix."""
+    """A further finding: its name, title and sentence, its first number, place and fix."""
     yield headline(finding, page)
-    yield indent(page.line(finding.summary or finding.title), 2)
+    yield indent(page.line(finding.title, "bold"), 2)
+    if finding.summary and clean(finding.summary) != clean(finding.title):
+        yield indent(page.line(finding.summary), 2)
     for evidence in finding.evidence[:1]:
         yield page.bulleted(_evidence(evidence, page), 2)
     yield from _places(finding.where[:1], page, left=2)
@@ -66,10 +68,15 @@ def brief(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterator
 
 
 def aside(finding: Finding, page: Page) -> RenderableType:
-    """An info: one hanging sentence."""
+    """An info: its title and place, and one hanging sentence."""
+    place = next((p for p in finding.where if p.file), None)
+    at = f" ({shorten(place.file, page.cwd)}{f':{place.line}' if place.line else ''})" if place and place.file else ""
     text = Text.assemble(
-        (f"{finding.name}", "cyan"), f" ({finding.code}): ", page.line(finding.summary or finding.title)
+        (f"{finding.name}", "cyan"), f" ({finding.code}): ", page.line(f"{finding.title.rstrip('.')}{at}", "bold")
     )
+    if finding.summary and clean(finding.summary) != clean(finding.title):
+        text.append("\n")
+        text.append(page.line(finding.summary))
     return page.bulleted(text)
 
 
