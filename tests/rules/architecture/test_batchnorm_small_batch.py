@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from building import RunBuilder, findings
@@ -19,7 +21,13 @@ def norms(samples: float, noise: float) -> RunBuilder:
 
 @pytest.mark.parametrize(
     ("samples", "noise", "severity"),
-    [(2, 0.002, Severity.WARNING), (4, 0.17, Severity.WARNING), (4, 0.01, Severity.INFO)],
+    [
+        (2, 0.002, Severity.INFO),
+        (2, math.nan, Severity.WARNING),
+        (2, 0.4, Severity.WARNING),
+        (4, 0.17, Severity.WARNING),
+        (4, 0.01, Severity.INFO),
+    ],
 )
 def test_few_samples(samples: float, noise: float, severity: Severity) -> None:
     (said,) = findings(norms(samples, noise).build(), NAME)

@@ -37,6 +37,23 @@ def test_a_loss_that_rises_while_accuracy_holds() -> None:
     assert "/ 1.5" in (found.fix.code or "")
 
 
+def test_without_a_rise_it_is_only_told() -> None:
+    looks = [look(0.6, 0.87, 0.96, best=0.45)] * 3 + [look(0.59, 0.87, 0.96, best=0.45)] * 2
+    (found,) = findings(course(*looks).build(), NAME)
+    assert found.severity is Severity.INFO
+
+
+def test_a_scale_that_is_off_from_the_first_pass_on() -> None:
+    (found,) = findings(course(*[look(1.0, 0.87, 0.98, best=0.4)] * 5).build(), NAME)
+    assert found.severity is Severity.WARNING
+
+
+def test_a_model_that_is_not_sure_enough_needs_no_regularisation() -> None:
+    (found,) = findings(course(*[look(0.7, 0.93, 0.8, best=0.4)] * 4, look(0.69, 0.93, 0.8, best=0.4)).build(), NAME)
+    assert found.severity is Severity.INFO and "longer" in found.fix.text
+    assert "decay" not in found.fix.text and "checkpoint" not in found.fix.text
+
+
 def test_an_overfitted_model_is_only_told() -> None:
     looks = [look(1.5, 0.6, 0.65), look(1.4, 0.63, 0.7), look(1.6, 0.63, 0.85), look(2.4, 0.63, 0.96)]
     found = findings(course(*looks, look(2.6, 0.63, 0.97, best=1.5), train=1.0).build(), NAME)

@@ -62,6 +62,12 @@ def test_few_samples_and_jumps() -> None:
     assert found.severity is Severity.INFO
 
 
+def test_few_samples_that_hardly_jump_are_an_info() -> None:
+    wobble = 0.6 + 0.035 * (-1.0) ** np.arange(10)
+    (found,) = findings(validated(30, wobble).build(), "noisy-validation")
+    assert found.severity is Severity.INFO
+
+
 @pytest.mark.parametrize(
     "builder",
     [validated(1000, JUMPY), validated(30, np.linspace(0.5, 0.72, 10)), validated(30, np.linspace(0.9, 1.0, 10))],

@@ -38,13 +38,13 @@ def test_a_class_far_below_the_others() -> None:
 def test_a_slice_of_the_inputs() -> None:
     slices = [part("length", 60, 25), part("length", 240, 236)]
     (found,) = findings(course([52, 53, 52, 52, 52], slices).build(), NAME)
-    assert "Length 1 to 2" in found.title
+    assert "Length 1 to 2" in found.title and "log_predictions" in (found.fix.code or "")
 
 
 def test_a_group_of_the_user() -> None:
     slices = [part("site", 60, 25, value="north"), part("site", 240, 236, value="south")]
     (found,) = findings(course([52, 53, 52, 52, 52], slices).build(), NAME)
-    assert "site = north" in found.title.lower()
+    assert "site = north" in found.title.lower() and found.fix.code is None
 
 
 @pytest.mark.parametrize(

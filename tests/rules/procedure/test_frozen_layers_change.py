@@ -24,6 +24,12 @@ def test_frozen_parameters_that_a_step_changes() -> None:
     assert "momentum 0.9" in found.evidence[0].text
 
 
+def test_the_largest_of_many_channels_strays_further() -> None:
+    fact = FrozenChangeFact(updates=60, norms=["body.1"], drift=0.07)
+    assert findings(run().parameters({"body.1.weight": (16,)}, "BatchNorm2d").fact(fact).build(), NAME)
+    assert not findings(run().parameters({"body.1.weight": (2048,)}, "BatchNorm2d").fact(fact).build(), NAME)
+
+
 def test_running_statistics_behind_frozen_layers() -> None:
     fact = FrozenChangeFact(updates=60, norms=["body.1"], drift=0.7)
     (found,) = findings(run(["body.weight"]).fact(fact, 60).build(), NAME)

@@ -13,10 +13,10 @@ batch split over many devices; a last batch with one sample left over.
 ## How it is detected
 For every batch normalisation in train mode the number of samples under its statistics is read off the graph, and how
 far the batch's mean and variance stray from the running ones: the squared distance of the mean over the variance, or
-half the squared relative error of the variance, is about 1/n for n independent values. Two samples or fewer on most
-looks are a warning; three or four are one if that shows fewer than ten independent values once the running statistics
-have settled, else information: large feature maps have many values in each sample. torch's refusal ("Expected more
-than 1 value per channel") is an error.
+half the squared relative error of the variance, is about 1/n for n independent values. Four samples or fewer on most
+looks are a warning if that shows fewer than ten independent values once the running statistics have settled, two or
+fewer also where it is not known; else information: large feature maps have many values in each sample. torch's refusal
+("Expected more than 1 value per channel") is an error.
 
 ## How to fix it
 Use a normalisation that does not look at other samples (GroupNorm, LayerNorm), or larger batches; `drop_last=True`
@@ -99,7 +99,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     layers = _layers(run)
     if not layers:
         return
-    few = [layer for layer in layers if layer.samples <= FEW]
+    few = [layer for layer in layers if layer.samples <= FEW and not layer.noise < STRAYING]
     some = [layer for layer in layers if layer.samples <= SOME]
     straying = [layer for layer in some if layer.noise >= STRAYING]
     if some:

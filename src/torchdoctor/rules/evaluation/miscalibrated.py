@@ -11,15 +11,17 @@ averages with other models suffer, and the validation loss is worse than it need
 - Too much smoothing, or a temperature in the wrong place: then it is not confident enough.
 
 ## How it is detected
-At every validation pass confidences are compared with hits in 15 bins: the expected calibration error (ECE). It
-needs an ECE that stands clear of what the number of samples alone brings, an accuracy that holds (its best within two
-standard errors) and is good, and a reason to care: the validation loss has risen by half since its best, or could
-be a sixth lower by one factor on all logits (a temperature). Where training accuracy is far above that of validation,
-the model is overfitted rather than overconfident, and this is only an info.
+At every validation pass confidences are compared with hits in 15 bins: the expected calibration error (ECE). It needs
+an ECE that stands clear of what the number of samples alone brings, an accuracy that holds (its best within two
+standard errors) and is good, and a reason to care: the validation loss has risen by half since its best, or could be a
+sixth lower by one factor on all logits (a temperature). It is a warning where the validation loss has risen from its
+best by a tenth, or where an overconfident model could halve it by a temperature; else an info. Where training accuracy
+is far above that of validation, the model is overfitted rather than overconfident, and this is only an info.
 
 ## How to fix it
-Fit one temperature on the validation set after training: it repairs the probabilities and changes no prediction. Or
-keep the checkpoint of the lowest validation loss; or train with weight decay, label smoothing or mixup.
+Fit one temperature on the validation set after training: it repairs the probabilities and changes no prediction. An
+overconfident model also gains from the checkpoint of the lowest validation loss, or from training with weight decay,
+label smoothing or mixup; one that is not confident enough from less of them, or from longer training.
 
 ## Known false alarms
 Class weights and label smoothing shift confidences on purpose: with either, only overconfidence is told. Where only the
@@ -65,8 +67,12 @@ SETTLED = 0.95
 """A model that still learns is unsure for good reason: lack of confidence counts where the loss no longer falls."""
 LOSS_RISEN = 1.5
 """Validation loss over its best; below it the rise is what early stopping takes care of."""
+GONE_UP = 1.1
+"""Validation loss over its best from which on it has risen rather than scattered; only then is it a warning."""
 LOSS_TO_GAIN = 1.2
 """Validation loss over what one temperature would make of it."""
+FAR_TO_GAIN = 2.0
+"""The same, where it need not have risen: logits that are scaled up in evaluation are off from the first pass on."""
 HOLDS = 2.0
 """Standard errors by which the accuracy may lie below its best."""
 GOOD = 0.5
@@ -113,7 +119,9 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     train = outcomes.training(run, 1)
     gap = train.accuracy - found.accuracy if train is not None else 0.0
-    yield _finding(found, seen, risen, overfitted=gap > GAP)
+    gone_up = found.loss >= GONE_UP * found.best_loss and found.best_step < found.step
+    grave = gone_up or (found.over and found.loss >= FAR_TO_GAIN * found.rescaled)
+    yield _finding(found, seen, gone_up, grave=grave and gap <= GAP)
 
 
 def read(seen: list[tuple[int, SamplesFact]]) -> Calibration:
@@ -157,7 +165,21 @@ def by_chance(fact: SamplesFact) -> float:
     return total / fact.samples
 
 
-def _finding(found: Calibration, seen: list[tuple[int, SamplesFact]], risen: bool, overfitted: bool) -> Finding:
+def _fix(found: Calibration) -> Fix:
+    text = "Divide the logits by a temperature fitted on the validation set; or "
+    if not found.over:
+        text += "train longer, with less regularisation."
+    elif found.best_step < found.step:
+        text += (
+            f"keep the checkpoint of the lowest validation loss (step {found.best_step}), with weight decay or label "
+            "smoothing from the start."
+        )
+    else:
+        text += "train with weight decay or label smoothing from the start."
+    return Fix(text, f"probabilities = torch.softmax(logits / {found.temperature:g}, dim=1)")
+
+
+def _finding(found: Calibration, seen: list[tuple[int, SamplesFact]], risen: bool, grave: bool) -> Finding:
     word = "overconfident" if found.over else "not confident enough"
     losses = [f.loss for _, f in seen]
     course = (
@@ -166,7 +188,7 @@ def _finding(found: Calibration, seen: list[tuple[int, SamplesFact]], risen: boo
         else f"validation loss {figure(found.loss)}"
     )
     return RULE.finding(
-        severity=Severity.INFO if overfitted else Severity.WARNING,
+        severity=Severity.WARNING if grave else Severity.INFO,
         confidence=0.8 if risen else 0.7,
         title=f"The model is {word}: {found.confidence:.0%} sure on average, {found.accuracy:.0%} right",
         summary=(
@@ -174,11 +196,7 @@ def _finding(found: Calibration, seen: list[tuple[int, SamplesFact]], risen: boo
             f"temperature of {found.temperature:g} on the logits would bring the loss to {figure(found.rescaled)} "
             "without changing a prediction."
         ),
-        fix=Fix(
-            "Divide the logits by a temperature fitted on the validation set; or keep the checkpoint of the lowest "
-            f"validation loss (step {found.best_step}), with weight decay or label smoothing from the start.",
-            f"probabilities = torch.softmax(logits / {found.temperature:g}, dim=1)",
-        ),
+        fix=_fix(found),
         evidence=[
             Evidence(
                 f"expected calibration error {found.error:.3f} over 15 bins",

@@ -14,7 +14,8 @@ schedules and the choice of the best checkpoint then follow chance, and the best
 The samples of a validation pass are counted. The finding needs at least five passes whose accuracy has a 95 %
 confidence interval of plus or minus 8 points and more, and whose accuracy does jump from pass to pass in the last half
 of the run; where only a loss is seen, fewer than 64 samples and a scatter from pass to pass above a fifth of the loss.
-It is a warning up to 64 samples or where the jumps exceed 8 points, else an info.
+It is a warning where there are at most 64 samples and the jumps are larger than the trend, and, for an accuracy, at
+least half as large as its interval to one side; else an info.
 
 ## How to fix it
 Set more samples aside, or use cross-validation; average over all of the validation set, not over a batch of it. Compare
@@ -50,10 +51,16 @@ LEAST_PASSES = 5
 WIDE = 0.08
 """Half of a 95 % interval of an accuracy: differences that people act on are smaller."""
 FEW = 64
+"""Samples up to which the half of the interval exceeds 12 points at an accuracy of one half."""
 FEW_ENOUGH = 200
+"""Samples above which no accuracy has an interval of plus or minus 8 points."""
 JUMPS = 0.5
 """Scatter from pass to pass in standard errors of one pass: the same samples each time vary less than fresh ones."""
+SWINGS = 0.5
+"""Jumps from pass to pass over the half of the interval: fresh samples give 0.7, the same ones less the more the models
+agree on them. Below it a pass can be compared with the next, however few its samples."""
 LOSS_SCATTER = 0.2
+"""Of the loss; smaller differences are seldom acted on."""
 NORMAL_95 = 1.96
 
 
@@ -69,18 +76,29 @@ def detect(run: Run) -> Iterator[Finding]:
         error = math.sqrt(share * (1 - share) / samples)
         jumps = scatter(late)
         if NORMAL_95 * error >= WIDE and jumps >= JUMPS * error:
-            yield _finding(samples, share, NORMAL_95 * error, jumps, accuracy)
+            matters = samples <= FEW and swings(late) >= max(SWINGS * NORMAL_95 * error, trend(late))
+            yield _finding(samples, share, NORMAL_95 * error, jumps, accuracy, matters)
         return
     late = losses.values[len(losses) // 2 :]
     if len(losses) >= 2 * LEAST_PASSES and samples <= FEW and late.min() > 0:
         jumps = scatter(late) / float(late.mean())
         if jumps >= LOSS_SCATTER:
-            yield _by_loss(samples, jumps, losses)
+            yield _by_loss(samples, jumps, losses, swings(late) >= trend(late))
 
 
 def scatter(values: curves.Floats) -> float:
     """Standard deviation from pass to pass, a trend left out."""
     return float(np.std(np.diff(values)) / math.sqrt(2)) if len(values) > 2 else 0.0
+
+
+def swings(values: curves.Floats) -> float:
+    """Size of the difference between two passes, a trend left out."""
+    return math.sqrt(2) * scatter(values)
+
+
+def trend(values: curves.Floats) -> float:
+    """Mean move from pass to pass, in either direction."""
+    return abs(float(np.mean(np.diff(values)))) if len(values) > 1 else 0.0
 
 
 def samples_of(run: Run) -> int | None:
@@ -103,9 +121,9 @@ def _fix(samples: int) -> Fix:
     )
 
 
-def _finding(samples: int, share: float, half: float, jumps: float, accuracy: Curve) -> Finding:
+def _finding(samples: int, share: float, half: float, jumps: float, accuracy: Curve, matters: bool) -> Finding:
     return RULE.finding(
-        severity=Severity.WARNING if samples <= FEW else Severity.INFO,
+        severity=Severity.WARNING if matters else Severity.INFO,
         confidence=0.85 if samples <= FEW / 2 else 0.75,
         title=f"Validation on {samples} samples is accurate to {half:.0%} only",
         summary=(
@@ -129,9 +147,9 @@ def _finding(samples: int, share: float, half: float, jumps: float, accuracy: Cu
     )
 
 
-def _by_loss(samples: int, jumps: float, losses: Curve) -> Finding:
+def _by_loss(samples: int, jumps: float, losses: Curve, matters: bool) -> Finding:
     return RULE.finding(
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if matters else Severity.INFO,
         confidence=0.7,
         title=f"Validation on {samples} samples jumps by {jumps:.0%} from pass to pass",
         summary=(

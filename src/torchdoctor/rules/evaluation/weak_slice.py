@@ -199,7 +199,7 @@ def _finding(run: Run, step: int, fact: SamplesFact, worst: Slice, others: list[
         confidence=0.85 if worst.samples >= 40 else 0.7,
         title=title,
         summary=summary,
-        fix=_fix(worst),
+        fix=_fix(fact, worst),
         evidence=_evidence(fact, worst, others),
         first_step=step,
         symptoms=("high-accuracy-fails-in-use",),
@@ -236,15 +236,16 @@ def _evidence(fact: SamplesFact, worst: Slice, others: list[Slice]) -> Iterator[
             yield Evidence(f"validation samples of the largest loss, by position: {outcomes.few(places, 8)}")
 
 
-def _fix(worst: Slice) -> Fix:
+def _fix(fact: SamplesFact, worst: Slice) -> Fix:
     if worst.classes is not None:
         return Fix(
             f"Look at samples of {worst.name} as they reach the model, in training too; then add data for it "
             "or draw it more often.",
             f"bad = ((logits.argmax(1) != y) & (y == {worst.classes})).nonzero().flatten()",
         )
+    has_groups = any(part.get("value") is not None for part in fact.slices)
     return Fix(
         f"Look at samples with {worst.name}; check that training holds such samples and that the preprocessing leaves "
         "them intact; then add data for them or weigh them up, and report the metric by slice.",
-        "doctor.log_predictions(logits, y, groups={'slice': values})",
+        None if has_groups else "doctor.log_predictions(logits, y, groups={'slice': values})",
     )

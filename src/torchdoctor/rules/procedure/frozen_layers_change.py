@@ -16,8 +16,9 @@ that were chosen, and two runs that "share a frozen backbone" do not.
 ## How it is detected
 By state. Frozen parameters that an optimizer holds are compared, bit for bit, right before and right after its step.
 Running statistics of normalisation layers that are frozen themselves and have only frozen layers before them are
-compared with what they were when first seen. Layers at the beginning of the model whose gradient was exactly zero at
-every look, while the layers after them got one, and which moved all the same, were frozen by zeroing.
+compared with what they were when first seen; the move must exceed what the largest of so many channels shows by chance.
+Layers at the beginning of the model whose gradient was exactly zero at every look, while the layers after them got one,
+and which moved all the same, were frozen by zeroing.
 
 ## How to fix it
 Build the optimizer over what trains: `[p for p in model.parameters() if p.requires_grad]`, or set `p.grad = None` when
@@ -35,6 +36,7 @@ torch.optim.Optimizer.zero_grad (set_to_none).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -63,6 +65,9 @@ RULE = Rule(
 
 LEAST_DRIFT = 0.05
 """Move of a running mean in its standard deviations: below it batches of the same data differ as much."""
+BY_CHANCE = 0.02
+"""Move of one channel by chance: sqrt(0.1 / 1.9 / 128), for batches of 128 at the usual momentum of 0.1. The largest of
+n channels, which is what is recorded, moves by sqrt(2 ln n) times that."""
 LEAST_LOOKS = 5
 SATURATED = 0.9
 """Where this share of an activation is flat, exact zeros in the gradients before it are no decision of anybody's."""
@@ -71,7 +76,7 @@ SATURATED = 0.9
 def detect(run: Run) -> Iterator[Finding]:
     facts = run.facts_at(FrozenChangeFact)
     changed = [(step, f) for step, f in facts if f.changed]
-    drifted = [(step, f) for step, f in facts if f.norms and (f.drift or 0.0) >= LEAST_DRIFT]
+    drifted = [(step, f) for step, f in facts if f.norms and (f.drift or 0.0) >= least_drift(run, f)]
     if changed:
         yield _parameters(run, changed[0][0], changed[-1][1])
     elif drifted:
@@ -80,6 +85,13 @@ def detect(run: Run) -> Iterator[Finding]:
         zeroed = _zeroed(run)
         if zeroed:
             yield _decayed(run, zeroed)
+
+
+def least_drift(run: Run, fact: FrozenChangeFact) -> float:
+    """The limit for the largest move among the channels of these layers."""
+    weights = [run.parameters.get(f"{name}.weight") for name in fact.norms]
+    channels = sum(w.shape[0] if w is not None and w.shape else 1 for w in weights)
+    return max(LEAST_DRIFT, BY_CHANCE * math.sqrt(2 * math.log(max(1, channels))))
 
 
 def _parameters(run: Run, step: int, fact: FrozenChangeFact) -> Finding:
@@ -132,7 +144,7 @@ def _statistics(run: Run, step: int, fact: FrozenChangeFact) -> Finding:
             Evidence(
                 f"a running mean of {_few(layers)} moved by {drift:.2g} of its standard deviations since it was frozen",
                 value=drift,
-                threshold=LEAST_DRIFT,
+                threshold=least_drift(run, fact),
             )
         ],
         fix=Fix("Put the frozen part into eval mode after every model.train().", f"model.train()\nmodel.{part}.eval()"),
