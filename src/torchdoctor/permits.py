@@ -5,11 +5,14 @@ Only Python files under the folders given are opened: a run's record may name an
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchdoctor.findings import Finding, Place
+from torchdoctor.settings import known_rules
 
 COMMENT = re.compile(r"#\s*torchdoctor:\s*allow[\s:]+([\w\-, ]+)", re.IGNORECASE)
 SOURCE_BYTES = 1_000_000
@@ -23,6 +26,33 @@ def find_permit(finding: Finding, folders: Iterable[str | Path]) -> Place | None
         if place.file and place.line and {finding.name, finding.code.lower()} & _allowed(place.file, place.line, roots):
             return place
     return None
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A word in such a comment that is no diagnosis, and the one that may have been meant."""
+
+    file: str
+    line: int
+    word: str
+    meant: str
+
+
+def find_strays(findings: Iterable[Finding], folders: Iterable[str | Path]) -> list[Stray]:
+    """Misspelled names in comments on the lines that findings point to; a reason may follow a right name."""
+    roots = tuple(str(folder) for folder in folders)
+    rules = known_rules()
+    known = {*rules, *(r.code.lower() for r in rules.values())}
+    places = dict.fromkeys((p.file, p.line) for f in findings for p in f.where if p.file and p.line)
+    strays = []
+    for file, line in places:
+        words = _allowed(file, line, roots) if file and line else set()
+        close = {w: difflib.get_close_matches(w, rules, n=1, cutoff=0.7) for w in words - known}
+        wrong = [w for w, near in close.items() if near] or ([] if words & known else sorted(close, key=len)[-1:])
+        strays += [
+            Stray(str(file), int(line or 0), w, f"; did you mean {close[w][0]}?" if close[w] else "") for w in wrong
+        ]
+    return strays
 
 
 def _allowed(file: str, line: int, folders: tuple[str, ...]) -> set[str]:

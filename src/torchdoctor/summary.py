@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,11 @@ TREND_SHARE = 0.02
 """... and by more than this share of the larger one: less is no change that a person would call one."""
 
 
+LOGGED_LOSS = ("val_loss", "validation_loss", "valid_loss", "eval_loss")
+LOGGED_ACCURACY = ("val_accuracy", "val_acc", "validation_accuracy", "valid_accuracy", "valid_acc", "eval_accuracy")
+"""Usual names of what people log, in lower case and with any sign between the words."""
+
+
 def summary(run: Run) -> dict[str, Any]:
     """Figures by name; None where the run does not have them.
 
@@ -27,12 +33,12 @@ def summary(run: Run) -> dict[str, Any]:
     keys = run.keys(signals.LOSS_TRAIN)
     key = "" if "" in keys or not keys else keys[0]
     loss = run.scalar(signals.LOSS_TRAIN, key)
-    validation = run.scalar(signals.LOSS_VALIDATION)
-    accuracy = run.scalar(signals.ACCURACY_VALIDATION)
+    validation = _seen_or_logged(run, signals.LOSS_VALIDATION, LOGGED_LOSS)
+    accuracy = _seen_or_logged(run, signals.ACCURACY_VALIDATION, LOGGED_ACCURACY)
     health = run.last_fact(HealthFact)
     best, best_step = _least(loss)
     best_validation, best_validation_step = _least(validation)
-    return {
+    figures = {
         "steps": run.steps,
         "finished": run.finished,
         "loss_key": key,
@@ -53,6 +59,17 @@ def summary(run: Run) -> dict[str, Any]:
         "seconds_per_step": _median(run.scalar(signals.TIME_STEP)),
         "overhead": health.overhead if health else None,
     }
+    return {name: value for name, value in figures.items() if name != "loss_key" or value}
+
+
+def _seen_or_logged(run: Run, signal: signals.Signal, names: tuple[str, ...]) -> Trace:
+    """The signal; where it was not seen, what the user logged under one of these names."""
+    seen = run.scalar(signal)
+    if len(seen):
+        return seen
+    logged = {re.sub(r"[^a-z]+", "_", key.lower()): key for key in run.keys(signals.USER)}
+    key = next((logged[name] for name in names if name in logged), None)
+    return seen if key is None else run.scalar(signals.USER, key)
 
 
 def trend(trace: Trace) -> str:

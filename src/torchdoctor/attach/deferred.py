@@ -7,6 +7,7 @@ drops the oldest request and counts it.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+log = logging.getLogger("torchdoctor")
 
 QUEUE_LENGTH = 256
 
@@ -38,14 +41,31 @@ class Deferred:
             self.dropped += 1
             return
         if len(self._queue) >= QUEUE_LENGTH:
-            self._queue.popleft()
-            self.dropped += 1
+            self.poll()
+        if len(self._queue) >= QUEUE_LENGTH:
+            self._drop_oldest()
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         host.copy_(tensor, non_blocking=True)
         with torch.cuda.device(tensor.device):
             event = torch.cuda.Event()
             event.record()
         self._queue.append((event, host, callback))
+
+    def _drop_oldest(self) -> None:
+        """Give up one reading; what waits for all of them to arrive goes on without it."""
+        _, host, callback = self._queue.popleft()
+        if host is _NOTHING:
+            self._call(callback, host)
+        else:
+            self.dropped += 1
+
+    def _call(self, callback: Callback, host: Tensor) -> None:
+        """One probe's callback that fails leaves the others' alone."""
+        try:
+            callback(_as_numpy(host))
+        except Exception:
+            self.dropped += 1
+            log.debug("torchdoctor: a reading could not be used", exc_info=True)
 
     def after(self, action: Callable[[], None]) -> None:
         """Run `action` once everything asked for so far has arrived."""
@@ -58,7 +78,7 @@ class Deferred:
         """Run the callbacks whose copies are done, in order; never waits."""
         while self._queue and self._queue[0][0].query():
             _, host, callback = self._queue.popleft()
-            callback(_as_numpy(host))
+            self._call(callback, host)
 
     def drain(self) -> None:
         """Wait for all of them; at the end of a run only. A device that has failed gives none of them."""
@@ -70,7 +90,7 @@ class Deferred:
                 self.dropped += len(self._queue) + 1
                 self._queue.clear()
                 return
-            callback(_as_numpy(host))
+            self._call(callback, host)
 
 
 _NOTHING = torch.empty(0)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer, lr_scheduler
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.places import caller
 from torchdoctor.attach.session import Session
+from torchdoctor.probes.saved import Packing
 
 INITIALISERS = (
     "uniform_",
@@ -49,6 +50,7 @@ class HandlingSites:
         for scheduler in vars(lr_scheduler).values():
             if isinstance(scheduler, type) and "load_state_dict" in vars(scheduler) and scheduler is not Optimizer:
                 wrap(scheduler, "load_state_dict", after=self.scheduler_loaded)
+        wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", before=self.packing)
         wrap(torch, "load", after=self.file_read)
         wrap(torch, "save", before=self.pause_begins, after=self.file_written)
         wrap(gc, "collect", before=self.pause_begins, after=self.pause_site("gc.collect"))
@@ -94,6 +96,10 @@ class HandlingSites:
         if self.session.loop.updates and isinstance(tensor, Tensor):
             self.session.steady.leave()
             self.session.custody.changing("init", [tensor], caller())
+
+    @guarded("saved tensors packed")
+    def packing(self, _args: Any, _kwargs: Any) -> None:
+        Packing.seen = True
 
     # -- files and pauses -------------------------------------------------------------------
 

@@ -113,6 +113,7 @@ class Installation:
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
 
+        @functools.wraps(handler)
         def when_not_counted(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if len(args) > 1 or kwargs or not unless.on:  # type: ignore[union-attr]
                 handler(optimizer, args, kwargs)
@@ -161,5 +162,7 @@ def _go_inert() -> None:
     guard.STATE.inside = True
     for installation in _INSTALLED:
         installation.patches.active = False
+        for handle in installation._handles:
+            handle.remove()
         installation.session.lines.stop()
         installation.forward.take_out()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
@@ -80,9 +81,7 @@ class Patches:
         if gate is not None:
             wrapper = _gated(original, wrapper, gate)
             wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
-        self._placed.append(
-            _Redirected(inherited, wrapper, len(self._placed)) if redirected else _Replaced(owner, name, wrapper)
-        )
+        self._placed.append(_Redirected(inherited, wrapper) if redirected else _Replaced(owner, name, wrapper))
 
     def _make(
         self, original: Callable[..., Any], before: Before | None, after: After | None, failed: Failed | None
@@ -172,9 +171,9 @@ class _Redirected:
     """A function that stays the object it is, with code that calls our wrapper: whoever holds it, under whatever name,
     calls us, and pickle finds it where it says it is."""
 
-    def __init__(self, function: FunctionType, wrapper: Callable[..., Any], number: int) -> None:
+    def __init__(self, function: FunctionType, wrapper: Callable[..., Any]) -> None:
         self._function, self._wrapper = function, wrapper
-        self._global = f"__torchdoctor_{function.__name__}_{number}__"
+        self._global = f"__torchdoctor_{function.__name__}_{_free_number(function)}__"
         self._code = function.__code__
         self._redirection = _call_target.__code__.replace(
             co_names=(self._global,), co_name=function.__name__, co_filename=SKIPPED_BY_WARNINGS
@@ -201,6 +200,15 @@ class _Redirected:
         # a call that has begun in another thread still looks the name up
         self._function.__globals__[self._global] = self._wrapper.__torchdoctor_original__  # type: ignore[attr-defined]
         return True
+
+
+def _free_number(function: FunctionType) -> int:
+    """Names of redirections that were lifted are used again."""
+    for number in itertools.count():
+        standing = function.__globals__.get(f"__torchdoctor_{function.__name__}_{number}__")
+        if standing is None or not hasattr(standing, "__torchdoctor_original__"):
+            return number
+    raise AssertionError
 
 
 def can_be_redirected(function: Any) -> bool:

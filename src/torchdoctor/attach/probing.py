@@ -31,6 +31,7 @@ from torchdoctor.probes.predictions import PredictionProbe
 from torchdoctor.probes.residuals import ResidualProbe
 from torchdoctor.probes.resuming import ResumingProbe
 from torchdoctor.probes.samples import SamplesProbe
+from torchdoctor.probes.saved import Packing
 from torchdoctor.probes.schedules import ScheduleProbe
 from torchdoctor.probes.spikes import LossWatch, SpikeProbe
 from torchdoctor.probes.splits import SplitProbe
@@ -51,6 +52,7 @@ class Probes:
         on_nonfinite: Callable[[int, float], None],
         on_high: Callable[[int, float, LossWatch], None],
     ) -> None:
+        Packing.seen = False
         self.clock = Clock(context)
         self.training_loss = TrainingLoss(context, on_nonfinite, on_high)
         self.validation_loss = ValidationLoss(context)
@@ -64,8 +66,8 @@ class Probes:
         self.spikes = SpikeProbe(context)
         self.leakage = LeakageProbe(context)
         self.tensors = TensorProbe(context)
-        self.updates = UpdateProbe(context, options.snapshot_bytes)
-        self.turning = TurningProbe(context, options.snapshot_bytes)
+        self.updates = UpdateProbe(context, options.snapshot_bytes // 2)
+        self.turning = TurningProbe(context, options.snapshot_bytes // 2)
         self.activations = ActivationProbe(context)
         self.graph = GraphProbe(context)
         self.interior = InteriorProbe(context)

@@ -309,10 +309,9 @@ class Sites:
         if self._mode_depth == 1:
             training = args[1] if len(args) > 1 else kwargs.get("mode", True)
             if bool(training) != args[0].training:
-                self.session.steady.leave()
+                self.session.epoch_ended()
             if not training:
                 self.arm()
-            self.session.epoch_ended()
             self._note_site("train" if training else "eval", caller())
 
     @guarded("mode changed")

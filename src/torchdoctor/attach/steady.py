@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 LOSS_TRAIN, LEARNING_RATE = signals.LOSS_TRAIN.name, signals.LEARNING_RATE.name
 ROWS = 16
 """Counted steps that are written together: what is done at once costs a fraction of what is done each step."""
+ROWS_SECONDS = 0.25
+"""And no longer than this: a run that is killed loses a second at most."""
+LOSSES_KEPT = 256
+"""Backwards of one step that are only counted."""
 LEARNED_STEPS = 8
 """Full steps that show how many losses a step of this loop computes."""
 
@@ -104,7 +108,7 @@ class Steady:
 
     def backward(self, loss: Tensor) -> bool:
         """A backward begins. False if this one needs the full look after all."""
-        if loss.numel() != 1:
+        if loss.numel() != 1 or len(self._losses) >= LOSSES_KEPT:
             self.leave()
             return False
         if not loss.is_cpu:
@@ -131,12 +135,15 @@ class Steady:
         if not losses:  # they are on their way from a device
             session.training_loss.stepped("", session.deferred.after)
         rates = [group["lr"] for group in optimizer.param_groups]
-        self._rows.append((losses, rates, perf_counter()))
+        now = perf_counter()
+        self._rows.append((losses, rates, now))
         self._losses = []
         session.loop.count_step(self._key)
         session.context.step = step = session.context.step + 1
         unusual, self.loss_calls.passed = self.loss_calls.passed > self._most, 0
-        if step < self._full_at and len(self._rows) < ROWS and not unusual:
+        session.batch, session.targets = [], []
+        waits = len(self._rows) < ROWS and now - self._rows[0][2] < ROWS_SECONDS
+        if waits and step < self._full_at and not unusual:
             return
         self._write()
         session.context.looks = session.governor.plan(step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -20,6 +20,19 @@ OPTIONS = (
     click.option("--format", "form", type=click.Choice(FORMATS), default="text", help="How the verdict is written."),
     click.option("--output", "-o", metavar="FILE", help="Write it in that format to a file."),
 )
+
+
+def write_flags(
+    select: Sequence[str],
+    ignore: Sequence[str],
+    severity: Sequence[str],
+    threshold: Sequence[str],
+    config: str | None,
+) -> tuple[str, ...]:
+    """The options of the settings as they were given, to be given again."""
+    given = {"--select": select, "--ignore": ignore, "--severity": severity, "--threshold": threshold}
+    words = [word for option, values in given.items() for value in values for word in (option, value)]
+    return (*words, *(("--config", config) if config is not None else ()))
 
 
 def with_choices(command: C) -> C:

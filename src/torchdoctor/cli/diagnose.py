@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from torchdoctor.cli.choices import with_choices
+from torchdoctor.cli.choices import with_choices, write_flags
 from torchdoctor.cli.names import FOLDER, find_named
 from torchdoctor.cli.wishes import read_settings
 from torchdoctor.engine import examine
@@ -50,6 +50,7 @@ def command(
     it is ./torchdoctor-runs.
     """
     settings = read_settings(config, select, ignore, severity, threshold, ())
+    flags = write_flags(select, ignore, severity, threshold, config)
     directory, note = resolve(find_named(path))
     run = open_run(directory)
     verdict = examine(run, settings=settings)
@@ -58,13 +59,13 @@ def command(
     if not quiet:
         paper = sys.stderr if "-" in (json_file, output) else sys.stdout
         if form == "text" or output is not None:
-            print_verdict(verdict, run, directory=directory, file=paper)
+            print_verdict(verdict, run, directory=directory, file=paper, settings=settings, flags=flags)
         else:
-            paper.write(dump(form, verdict, run, directory))
+            paper.write(dump(form, verdict, run, directory, settings, flags))
     if json_file:
         json.write(verdict, json_file)
     if output:
-        json.write_text(dump(form, verdict, run, directory), output)
+        json.write_text(dump(form, verdict, run, directory, settings, flags), output)
     sys.exit(status(verdict, fail_on or settings.fail_on))
 
 

@@ -16,7 +16,7 @@ import click
 from torchdoctor.attach.options import RUNS_FOLDER, Options
 from torchdoctor.attach.ranks import make_name, speaks
 from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
-from torchdoctor.cli.choices import with_choices
+from torchdoctor.cli.choices import with_choices, write_flags
 from torchdoctor.cli.running import Request, perform
 from torchdoctor.cli.wishes import check_folder, check_output, read_names, read_run_name, read_settings, read_severity
 from torchdoctor.errors import TorchdoctorError
@@ -126,6 +126,7 @@ def read_request(
         quiet=quiet,
         fail_on=read_severity(fail_on if fail_on is not None else settings.fail_on),
         form=form,
+        flags=write_flags(select, ignore, severity, threshold, config),
         output=check_output(output, "--output") if output is not None else None,
     )
 

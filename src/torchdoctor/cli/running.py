@@ -45,6 +45,12 @@ class Request:
     fail_on: Severity | None = None
     form: str = "text"
     output: Path | None = None
+    flags: tuple[str, ...] = ()
+    """options of the settings as they were given"""
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.from_dict(self.options.settings)
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ class Conclusion:
         places = taken_places(self.request.options, self.since)
         if not places:
             return None
-        records = _examine_all(places, Settings.from_dict(self.request.options.settings))
+        records = _examine_all(places, self.request.settings)
         chosen = min(records, key=lambda r: r.verdict.worst.rank if r.verdict.worst else len(Severity))
         self.others = [r.directory for r in records if r is not chosen]
         return chosen
@@ -149,7 +155,8 @@ class Conclusion:
             from torchdoctor.report import json
             from torchdoctor.report.formats import dump
 
-            text = dump(self.request.form, record.verdict, record.run, record.directory)
+            wishes = (self.request.settings, self.request.flags)
+            text = dump(self.request.form, record.verdict, record.run, record.directory, *wishes)
             json.write_text(text, self.request.output)
         return self._status_by(record.verdict)
 
@@ -158,7 +165,14 @@ class Conclusion:
         if self.request.form == "text" or self.request.output is not None:
             from torchdoctor.report.terminal import print_verdict
 
-            print_verdict(record.verdict, record.run, directory=record.directory, file=sys.__stderr__)
+            print_verdict(
+                record.verdict,
+                record.run,
+                directory=record.directory,
+                file=sys.__stderr__,
+                settings=self.request.settings,
+                flags=self.request.flags,
+            )
             return
         from torchdoctor.report.formats import dump
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from torchdoctor import shelf
 from torchdoctor.cli.names import FOLDER, find_named
-from torchdoctor.errors import NotARunError, UsageError
+from torchdoctor.errors import NotARunError, RunError, UsageError
 from torchdoctor.report.sheet import Page, Sheet, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import clean, count, number, share, size
 from torchdoctor.store.info import RUNNING
@@ -126,7 +126,7 @@ def _write_list(held: list[RunEntry], page: Page) -> Iterator[RenderableType]:
         table.add_column(heading, justify="right", no_wrap=True)
     for run in held:
         table.add_row(
-            page.line(run.name), _when(run.started), page.line(run.status), f"{run.steps:,}", size(run.size_bytes)
+            page.line(run.name), _when(run.started), page.line(run.status), f"{_steps(run):,}", size(run.size_bytes)
         )
     yield Text()
     yield indent(table, 2)
@@ -134,6 +134,16 @@ def _write_list(held: list[RunEntry], page: Page) -> Iterator[RenderableType]:
     total = size(sum(r.size_bytes for r in held))
     yield indent(page.line(f"{count(len(held), 'run')} in {held[0].path.parent}, {total}"), 2)
     yield Text()
+
+
+def _steps(entry: RunEntry) -> int:
+    """As a verdict counts them: the record's own count has a look after the last update, too."""
+    from torchdoctor.store.reader import open_run
+
+    try:
+        return open_run(entry.path).steps
+    except (RunError, OSError):
+        return entry.steps
 
 
 def _write_run(

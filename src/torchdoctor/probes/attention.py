@@ -15,6 +15,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import Graph, nearest_parameter
 from torchdoctor.probes.padding import key_padding
+from torchdoctor.probes.saved import saved
 
 FUSED = "ScaledDotProduct"
 SOFTMAXES = ("SoftmaxBackward0", "SafeSoftmaxBackward0")
@@ -68,11 +69,18 @@ class AttentionProbe:
 
 def _fused(node: Any) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
     """Weights worked out again from queries and keys; which keys are open to which query; the largest logit."""
-    query, key = node._saved_query, node._saved_key
-    if query.dim() != 4 or key.dim() != 4 or key.shape[-2] > KEYS or query.shape[1] != key.shape[1]:
+    query, key = saved(node, "query"), saved(node, "key")
+    if (
+        query is None
+        or key is None
+        or query.dim() != 4
+        or key.dim() != 4
+        or key.shape[-2] > KEYS
+        or query.shape[1] != key.shape[1]
+    ):
         return None
-    mask = getattr(node, "_saved_attn_mask", None)
-    mask = getattr(node, "_saved_attn_bias", None) if mask is None else mask
+    mask = saved(node, "attn_mask")
+    mask = saved(node, "attn_bias") if mask is None else mask
     scale = getattr(node, "_saved_scale", None) or 1 / math.sqrt(query.shape[-1])
     at = _spaced(query.shape[-2], query.device)
     samples = min(SAMPLES, query.shape[0])
@@ -91,7 +99,9 @@ def _fused(node: Any) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
 
 def _by_hand(node: Any) -> tuple[Tensor, Tensor | None, Tensor | None] | None:
     """The result of a softmax over products of queries and keys, and the mask that was filled in before it."""
-    result, dim = node._saved_result, node._saved_dim
+    result, dim = saved(node, "result"), node._saved_dim
+    if result is None:
+        return None
     dim = dim - 2**64 if dim >= 2**63 else dim
     if result.dim() not in (3, 4) or dim not in (-1, result.dim() - 1) or not 1 < result.shape[-1] <= KEYS:
         return None
@@ -121,9 +131,10 @@ def _scores_below(node: Any) -> tuple[Any, Tensor | None]:
         if name in PRODUCTS:
             return current, hidden
         if name.startswith("MaskedFill"):
-            hidden = current._saved_mask
+            hidden = saved(current, "mask")
         elif name.startswith("Where"):
-            hidden = ~current._saved_condition
+            condition = saved(current, "condition")
+            hidden = ~condition if condition is not None else None
         elif name.startswith(("Addmm", "Mm", "Convolution")):
             return None, None
     return None, None

@@ -7,6 +7,7 @@ slowly, so a long run pays for few of them.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +64,7 @@ class CustodyProbe:
         self._during: Marks | None = None
         self._history: dict[str, dict[int, int]] = {}
         self._looks: deque[Look] = deque()
-        self._steppers: set[int] = set()
+        self._steppers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._restarted = False
         self._call: tuple[str, Place | None] | None = None
         self._boundaries = 0
@@ -77,9 +78,9 @@ class CustodyProbe:
 
     @contained("custody: before_step")
     def before_step(self, key: str, optimizer: Optimizer, structural: bool) -> None:
-        fresh = id(optimizer) not in self._steppers or self._restarted
+        fresh = optimizer not in self._steppers or self._restarted
         self._restarted = False
-        self._steppers.add(id(optimizer))
+        self._steppers.add(optimizer)
         self.waiting = False
         if self._armed or structural:
             how, place = self._call or (None, None)

@@ -19,6 +19,8 @@ from torchdoctor.probes.context import Context
 from torchdoctor.probes.custody import mark_beginnings
 
 TENSORS_KEPT = 128
+NORMS_GROWTH = 1.25
+"""Ratio of the updates at which running statistics are looked at again."""
 NORMS_KEPT = 64
 GROWTH = 2.0
 """The drift of running statistics is written again when it has grown by this factor."""
@@ -38,6 +40,7 @@ class FrozenStateProbe:
         self._first: dict[str, tuple[weakref.ref[nn.Module], Tensor, Tensor]] = {}
         self._toggled: set[str] = set()
         self._drift = 0.0
+        self._norms_at = 1.0
 
     @contained("frozen state: boundary")
     def boundary(self, updates: int) -> None:
@@ -46,7 +49,8 @@ class FrozenStateProbe:
         if frozen != self._frozen:
             self._frozen = frozen
             self.waiting = frozen > 0
-        if frozen and updates:
+        if frozen and updates >= self._norms_at:
+            self._norms_at = NORMS_GROWTH * updates + 1
             self._look_at_norms(updates)
 
     @contained("frozen state: before_step")

@@ -13,6 +13,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place, from_traceback
 from torchdoctor.facts import GraphFact
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.saved import saved
 
 NODES_LIMIT = 50_000
 INPUTS_KEPT = 4
@@ -191,23 +192,20 @@ def saved_activations(graph: Graph) -> Iterator[tuple[str, Tensor, Any]]:
     """Activation functions in the graph: their kind, their saved result, and the node. A result changed in
     place since then cannot be read, and is passed over."""
     for node, name in graph.activations:
-        try:
-            result = node._saved_result
-        except RuntimeError:
-            continue
-        if isinstance(result, Tensor):
+        result = saved(node, "result")
+        if result is not None:
             yield ACTIVATIONS[name], result.detach(), node
 
 
 def saved_inputs(loss: Tensor) -> list[Tensor]:
     """Tensors from outside that the first layers kept for their gradients: what the model was given."""
-    kept = [t for t in _saved(loss, ("_saved_mat1", "_saved_input", "_saved_self")) if t.dim() > 1]
+    kept = [t for t in _saved(loss, ("mat1", "input", "self")) if t.dim() > 1]
     return kept[-INPUTS_KEPT:]
 
 
 def saved_targets(loss: Tensor) -> list[Tensor]:
     """What torch's loss functions kept of what they compared with."""
-    return _saved(loss, ("_saved_target",))[:INPUTS_KEPT]
+    return _saved(loss, ("target",))[:INPUTS_KEPT]
 
 
 def _saved(loss: Tensor, names: tuple[str, ...]) -> list[Tensor]:
@@ -217,12 +215,9 @@ def _saved(loss: Tensor, names: tuple[str, ...]) -> list[Tensor]:
     while queue and len(seen) < NODES_LIMIT:
         node = queue.popleft()
         for name in names:
-            try:
-                saved = getattr(node, name, None)
-            except RuntimeError:  # changed in place since
-                continue
-            if isinstance(saved, Tensor) and not saved.requires_grad:
-                found.setdefault(saved.data_ptr(), saved)
+            kept = saved(node, name)
+            if kept is not None and not kept.requires_grad:
+                found.setdefault(kept.data_ptr(), kept)
         for child, _ in node.next_functions:
             if child is not None and child not in seen and child.name() != ACCUMULATE:
                 seen.add(child)

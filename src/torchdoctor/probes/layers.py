@@ -15,6 +15,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.facts import LayersFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, Graph
+from torchdoctor.probes.saved import saved
 
 DATA_INPUT = {"AddmmBackward0": 1, "MmBackward0": 0, "ConvolutionBackward0": 0, "LinearBackward0": 0}
 """Which input of a layer's operator is what flows through the network."""
@@ -136,15 +137,14 @@ def _way_down(node: Any, nodes: dict[Any, Any], uses: Counter[Any]) -> tuple[Any
 
 def _norm_values(node: Any) -> Tensor | None:
     """Number of samples, and the noise of the batch's statistics; None where what was saved cannot be read."""
-    try:
-        source, mean, scale = node._saved_input, node._saved_result1, node._saved_result2
-        running, variance = node._saved_running_mean, node._saved_running_var
-    except (AttributeError, RuntimeError):
+    source, mean, scale = saved(node, "input"), saved(node, "result1"), saved(node, "result2")
+    running, variance = saved(node, "running_mean"), saved(node, "running_var")
+    if source is None:
         return None
     samples = torch.full((), float(source.shape[0]), device=source.device)
     noise = torch.full((), float("nan"), device=source.device)
     count = source.numel() // max(1, source.shape[1])
-    if running is not None and variance is not None and mean is not None and mean.numel() and count > 1:
+    if running is not None and variance is not None and mean is not None and scale is not None and count > 1:
         usual = variance.float().clamp_min(1e-12)
         distance = (mean.detach().float() - running.float()).square() / usual
         eps = float(getattr(node, "_saved_eps", None) or getattr(node, "_saved_epsilon", 0.0))

@@ -56,7 +56,7 @@ class TrainingLoss:
 
     def take(self, values: list[float]) -> None:
         """Losses of this step that were read elsewhere."""
-        self._waiting.extend([value] for value in values)
+        self._waiting.extend([value] for value in values[: BACKWARDS_KEPT - len(self._waiting)])
 
     @contained("losses: stepped")
     def stepped(self, key: str, later: Callable[[Callable[[], None]], None], first_only: bool = False) -> None:

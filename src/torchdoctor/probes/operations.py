@@ -20,6 +20,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.facts import OperationFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, Graph, line_of, nearest_parameter
+from torchdoctor.probes.saved import saved
 
 NODES_LIMIT = 20_000
 TRACES_KEPT = 3
@@ -48,11 +49,8 @@ class Reading:
 
 
 def _saved(node: Any, name: str) -> Tensor | None:
-    try:
-        value = getattr(node, f"_saved_{name}", None)
-    except RuntimeError:  # changed in place since, or freed
-        return None
-    return value.detach() if isinstance(value, Tensor) and value.numel() else None
+    value = saved(node, name)
+    return value.detach() if value is not None and value.numel() else None
 
 
 def _dtype(tensor: Tensor) -> str:

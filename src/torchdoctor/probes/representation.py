@@ -14,6 +14,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, Graph
 from torchdoctor.probes.layers import CASTS, WEIGHT_INPUT
+from torchdoctor.probes.saved import saved
 
 ROWS, COLUMNS, OUTPUTS = 128, 256, 1024
 """Samples and features that are looked at; wider outputs (a vocabulary) are not computed again."""
@@ -64,11 +65,9 @@ class RepresentationProbe:
 def _measure(rows: dict[str, Tensor], name: str, node: Any) -> None:
     if f"features into {name}" in rows:
         return
-    try:
-        given = node._saved_mat1 if hasattr(node, "_saved_mat1") else getattr(node, "_saved_self", None)
-        weight = getattr(node, "_saved_mat2", None)
-    except RuntimeError:  # changed in place since
-        return
+    given = saved(node, "mat1")
+    given = saved(node, "self") if given is None else given
+    weight = saved(node, "mat2")
     if not isinstance(given, Tensor) or given.dim() != 2 or given.shape[0] < 4:
         return
     given = thinned(given.detach())

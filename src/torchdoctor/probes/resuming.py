@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ DEPTH = 3
 ENTRIES_KEPT = 20_000
 FACTS_KEPT = 16
 PATHS_KEPT = 256
+STARTS_KEPT = 1024
 MARKED_TENSORS = 4
 MARKED_ELEMENTS = 4096
 PROGRESS = ("epoch", "step", "global_step", "iteration", "iter", "epochs", "steps", "iterations")
@@ -34,7 +36,9 @@ class Checkpoint:
     path: str | None
     pointers: set[int] = field(default_factory=set)
     """where its tensors lie: they stay there when the script renames their keys"""
-    optimizers: list[Mapping[str, Any]] = field(default_factory=list)
+    optimizer: bool = False
+    rates: list[float] = field(default_factory=list)
+    initial_rates: list[float] = field(default_factory=list)
     scheduler: bool = False
     progress: str | None = None
 
@@ -57,7 +61,7 @@ class ResumingProbe:
         self._checkpoints: list[Checkpoint] = []
         self._loadings: list[Loading] = []
         self._written_paths: set[str] = set()
-        self._stepped: dict[int, str] = {}
+        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._rates: dict[str, list[float]] = {}
         self._last: tuple[str, str] | None = None
         self._starts: set[tuple[int, ...]] = set()
@@ -73,7 +77,10 @@ class ResumingProbe:
         checkpoint = Checkpoint(_path(source))
         for mapping in _mappings(content):
             if "param_groups" in mapping and "state" in mapping:
-                checkpoint.optimizers.append(mapping)
+                if not checkpoint.optimizer:
+                    checkpoint.rates = _rates(mapping["param_groups"])
+                    checkpoint.initial_rates = _rates(mapping["param_groups"], "initial_lr")
+                checkpoint.optimizer = True
             elif "last_epoch" in mapping and ("base_lrs" in mapping or "_step_count" in mapping):
                 checkpoint.scheduler = True
             else:
@@ -104,8 +111,7 @@ class ResumingProbe:
         source = next((c for c in reversed(self._checkpoints) if c.pointers & pointers), None)
         mark = self._mark(parameters)
         start = mark in self._starts
-        if mark is not None:
-            self._starts.add(mark)
+        self._begin_at(mark)
         loading = Loading({id(p) for p in parameters}, source, start, place)
         self._loadings = [*self._loadings[-7:], loading]
 
@@ -127,16 +133,15 @@ class ResumingProbe:
     def before_step(self, key: str, optimizer: Optimizer) -> None:
         """An optimizer's update: its first is where a resumed training goes on."""
         self.waiting = False
-        if id(optimizer) in self._stepped:
+        if optimizer in self._stepped:
             return
-        self._stepped[id(optimizer)] = key
+        self._stepped.add(optimizer)
         held = [p for group in optimizer.param_groups for p in group["params"]]
         identities = {id(p) for p in held}
         loading = next((x for x in reversed(self._loadings) if x.parameters & identities), None)
         if loading is None:
             mark = self._mark(held)
-            if mark is not None:
-                self._starts.add(mark)
+            self._begin_at(mark)
         elif self._facts < FACTS_KEPT:
             self._facts += 1
             self._write(key, optimizer, held, loading)
@@ -148,7 +153,6 @@ class ResumingProbe:
     def _write(self, key: str, optimizer: Optimizer, held: list[Tensor], loading: Loading) -> None:
         checkpoint = loading.checkpoint
         total = sum(p.numel() for p in held)
-        groups = checkpoint.optimizers[0].get("param_groups", []) if checkpoint and checkpoint.optimizers else []
         earlier = self._last[0] if self._last and self._last[1] == type(optimizer).__name__ else None
         fact = ResumeFact(
             optimizer=key,
@@ -156,12 +160,13 @@ class ResumingProbe:
             empty=not optimizer.state,
             loaded=self._optimizer_loaded,
             start=loading.start,
-            saved_optimizer=bool(checkpoint and checkpoint.optimizers) or (earlier is not None and self._state_asked),
+            saved_optimizer=bool(checkpoint and checkpoint.optimizer) or (earlier is not None and self._state_asked),
             saved_scheduler=bool(checkpoint and checkpoint.scheduler),
             saved_progress=checkpoint.progress if checkpoint else None,
             file_written=bool(checkpoint and (checkpoint.path is None or checkpoint.path in self._written_paths)),
-            saved_rates=_rates(groups),
-            saved_initial_rates=_rates(groups, "initial_lr") or (self._rates[earlier] if earlier is not None else []),
+            saved_rates=checkpoint.rates if checkpoint else [],
+            saved_initial_rates=(checkpoint.initial_rates if checkpoint else [])
+            or (self._rates[earlier] if earlier is not None else []),
             rates=_rates(optimizer.param_groups),
             earlier=earlier,
             scheduler_loaded=self._scheduler_loaded,
@@ -169,6 +174,10 @@ class ResumingProbe:
             line=loading.place.line if loading.place else None,
         )
         self._context.record.fact(fact, self._context.step, f"{key}/{self._facts}")
+
+    def _begin_at(self, mark: tuple[int, ...] | None) -> None:
+        if mark is not None and len(self._starts) < STARTS_KEPT:
+            self._starts.add(mark)
 
     def _mark(self, parameters: list[Tensor]) -> tuple[int, ...] | None:
         """Fingerprints of a few tensors on the host; on a device they are not waited for."""

@@ -45,7 +45,7 @@ class SplitProbe:
 
     @contained("splits: loader")
     def loader(self, name: str, loader: Any) -> None:
-        if name in self._described or len(self._described) >= LOADERS:
+        if loader is None or name in self._described or len(self._described) >= LOADERS:
             return
         self._described.add(name)
         dataset = getattr(loader, "dataset", None)
@@ -57,7 +57,7 @@ class SplitProbe:
             loader=name,
             base=self._name(base),
             samples=len(indices),
-            indices=[int(i) for i in indices if i % every == 0] if every > 1 else indices.tolist(),
+            indices=indices[indices % every == 0].tolist(),
             every=every,
             workers=workers,
             generators=copied_generators(dataset) if workers > 1 and not loader.worker_init_fn else [],
@@ -74,7 +74,8 @@ class SplitProbe:
             if known() is base or (data and data == held):
                 return name
         name = f"{type(base).__name__}/{len(self._bases)}"
-        self._bases.append((weakref.ref(base), name, data))
+        if hasattr(base, "__weakref__"):
+            self._bases.append((weakref.ref(base), name, data))
         return name
 
 

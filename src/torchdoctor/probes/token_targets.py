@@ -18,6 +18,7 @@ from torchdoctor.attach.places import Place
 from torchdoctor.facts import TokenTargetsFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, NODES_LIMIT, output_shape
+from torchdoctor.probes.saved import saved
 
 LEAST_LENGTH = 4
 LOOKS = 12
@@ -205,7 +206,7 @@ def _is_whole(node: Any, length: int, positions: int) -> bool:
 
 def _read_attention(node: Any, name: str, length: int, sight: Sight) -> None:
     if name.startswith("SoftmaxBackward"):
-        for weights in _saved(node, "_saved_result"):
+        for weights in _saved(node, "result"):
             if (
                 weights.dim() >= 3
                 and weights.shape[-1] == weights.shape[-2]
@@ -213,13 +214,13 @@ def _read_attention(node: Any, name: str, length: int, sight: Sight) -> None:
             ):
                 sight.ahead.append(weights.detach().triu(1).abs().amax())
     elif name.startswith("ScaledDotProduct"):
-        query = next(_saved(node, "_saved_query"), None)
-        key = next(_saved(node, "_saved_key"), None)
+        query = next(_saved(node, "query"), None)
+        key = next(_saved(node, "key"), None)
         if query is None or key is None or query.shape[-2] != key.shape[-2]:
             return
         if query.shape[-2] not in (length, length - 1):
             return
-        mask = next(_saved(node, "_saved_attn_mask", "_saved_attn_bias"), None)
+        mask = next(_saved(node, "attn_mask", "attn_bias"), None)
         if getattr(node, "_saved_is_causal", False):
             sight.causal += 1
         elif mask is None:
@@ -235,10 +236,4 @@ BLOCKED = -1e4
 
 
 def _saved(node: Any, *names: str) -> Iterator[Tensor]:
-    for name in names:
-        try:
-            value = getattr(node, name, None)
-        except RuntimeError:  # changed in place since
-            continue
-        if isinstance(value, Tensor):
-            yield value
+    yield from (value for name in names if (value := saved(node, name)) is not None)

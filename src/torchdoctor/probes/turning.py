@@ -5,6 +5,7 @@ On a look the gradients are copied, inside the same budget as the weights; at th
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class TurningProbe:
     def __init__(self, context: Context, budget_bytes: int) -> None:
         self._context = context
         self._budget = budget_bytes
-        self.waiting: dict[str, tuple[int, list[Tensor], list[Tensor]]] = {}
+        self.waiting: dict[str, tuple[int, list[weakref.ref[Tensor]], list[Tensor]]] = {}
         """optimizer -> the step, the parameters and the copies of their gradients"""
 
     @contained("turning: keep")
@@ -33,7 +34,8 @@ class TurningProbe:
         if any(p.grad.layout is not torch.strided or stats.unsupported(p.grad) is not None for p in held):
             return
         if held and sum(p.grad.numel() * p.grad.element_size() for p in held) <= self._budget:
-            self.waiting[key] = (self._context.step, held, [p.grad.detach().clone() for p in held])
+            copies = [p.grad.detach().clone() for p in held]
+            self.waiting[key] = (self._context.step, [weakref.ref(p) for p in held], copies)
 
     @contained("turning: compare")
     def compare(self, key: str, many: bool) -> None:
@@ -41,7 +43,7 @@ class TurningProbe:
         if kept is None:
             return
         step, held, before = kept
-        after = [p.grad.detach() for p in held if p.grad is not None]
+        after = [p.grad.detach() for ref in held if (p := ref()) is not None and p.grad is not None]
         if self._context.step != step + 1 or len(after) != len(before):
             return
         record, total_key = self._context.record, key if many else ""

@@ -21,10 +21,12 @@ from torchdoctor.facts import (
     SchedulerFact,
 )
 from torchdoctor.findings import RULE_FAILED, Verdict
+from torchdoctor.permits import find_strays
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import count, listed, number, share
 from torchdoctor.rules import movement
 from torchdoctor.run import Run
+from torchdoctor.settings import Settings, known_rules
 
 EPOCH_TOLERANCE = 0.05
 """Validation this close to once a pass through the training loader is called once an epoch."""
@@ -129,6 +131,28 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
 def describe_silenced(verdict: Verdict, cwd: Path) -> list[str]:
     """What a comment in the source allows, each with its place."""
     return [f"{s.name} (allowed at {shorten(s.file, cwd)}:{s.line})" for s in verdict.silenced]
+
+
+def describe_asked(verdict: Verdict, settings: Settings) -> str:
+    """How many diagnoses were examined, and which were not asked for."""
+    asked = len(verdict.examined) + len(verdict.not_examined)
+    if not settings.select and not settings.ignore:
+        return f"{len(verdict.examined)} of {asked} diagnoses were examined."
+    words = f"{len(verdict.examined)} of the {asked} diagnoses asked for were examined"
+    unasked = [name for name in known_rules() if settings.select and name not in settings.select]
+    if unasked:
+        words += f"; {len(unasked)} were not asked (--select)"
+    if settings.ignore:
+        words += f"; ignored: {listed(settings.ignore, most=8)}"
+    return f"{words}."
+
+
+def describe_strays(verdict: Verdict, settings: Settings, cwd: Path) -> list[str]:
+    """Comments on the lines of findings that allow what there is not."""
+    return [
+        f"{shorten(s.file, cwd)}:{s.line} allows {s.word!r}, and there is no such diagnosis{s.meant}"
+        for s in find_strays(verdict.findings, settings.folders)
+    ]
 
 
 def describe_health(run: Run) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -34,6 +34,7 @@ from torchdoctor.report.sheet import (
 )
 from torchdoctor.report.text import count, number, spark
 from torchdoctor.run import Run
+from torchdoctor.settings import Settings
 from torchdoctor.summary import summary
 
 FEW_STEPS = 20
@@ -48,10 +49,16 @@ ENDINGS = {
 
 
 def render(
-    verdict: Verdict, run: Run | None = None, *, directory: Path | None = None, width: int | None = None
+    verdict: Verdict,
+    run: Run | None = None,
+    *,
+    directory: Path | None = None,
+    width: int | None = None,
+    settings: Settings | None = None,
+    flags: Sequence[str] = (),
 ) -> RenderableType:
-    """The letter, for `console.print(..., crop=False)`."""
-    return Sheet(Letter(verdict, run, directory).write, width)
+    """The letter, for `console.print(..., crop=False)`. `flags`: what the command line said of the settings."""
+    return Sheet(Letter(verdict, run, directory, settings or Settings(), tuple(flags)).write, width)
 
 
 def print_verdict(
@@ -61,9 +68,12 @@ def print_verdict(
     directory: Path | None = None,
     width: int | None = None,
     file: IO[str] | None = None,
+    settings: Settings | None = None,
+    flags: Sequence[str] = (),
 ) -> None:
     """Print the letter to `file` (the standard error unless told otherwise); in colour only on a terminal."""
-    show(render(verdict, run, directory=directory, width=width), file or sys.stderr)
+    letter = render(verdict, run, directory=directory, width=width, settings=settings, flags=flags)
+    show(letter, file or sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -71,6 +81,8 @@ class Letter:
     verdict: Verdict
     run: Run | None
     directory: Path | None
+    settings: Settings
+    flags: tuple[str, ...] = ()
 
     def write(self, page: Page, width: int) -> Iterator[RenderableType]:
         yield Text()
@@ -101,12 +113,8 @@ class Letter:
 
     def _clean_bill(self, page: Page) -> Iterator[RenderableType]:
         verdict, steps = self.verdict, int(self.verdict.run.get("steps") or 0)
-        asked = len(verdict.examined) + len(verdict.not_examined)
         yield Text("  NO FAULT FOUND", style="bold green")
-        words = (
-            f"Nothing in {count(steps, 'step')} points at a fault. "
-            f"{len(verdict.examined)} of {asked} diagnoses were examined."
-        )
+        words = f"Nothing in {count(steps, 'step')} points at a fault. {found.describe_asked(verdict, self.settings)}"
         if steps < FEW_STEPS:
             words += " So few steps say little about rates, trends and dead units: train longer to be sure."
         yield indent(page.line(words), 2)
@@ -122,7 +130,7 @@ class Letter:
         figures = summary(self.run)
         if figures["final_loss"] is None:
             return
-        trace = self.run.scalar(signals.LOSS_TRAIN, figures["loss_key"])
+        trace = self.run.scalar(signals.LOSS_TRAIN, figures.get("loss_key", ""))
         words = f"{number(figures['first_loss'])} {page.arrow} {number(figures['final_loss'])}, {figures['trend']}"
         if figures["best_step"] is not None:
             words += f", best {number(figures['best_loss'])} at step {figures['best_step']:,}"
@@ -161,6 +169,8 @@ class Letter:
             yield from labelled_lines("unknown", found.describe_unknown(self.run), page)
         yield from labelled_lines("not examined", found.describe_not_examined(self.verdict), page)
         yield from labelled_lines("silenced", found.describe_silenced(self.verdict, page.cwd), page)
+        strays = found.describe_strays(self.verdict, self.settings, page.cwd)
+        yield from labelled_lines("not allowed", strays, page)
         if self.run is not None:
             yield from labelled_lines("torchdoctor", found.describe_health(self.run), page)
         yield Text()
@@ -173,8 +183,8 @@ class Letter:
         if names:
             yield unbroken("read more", f"torchdoctor explain {names[0]}", page)
         if self.directory is not None:
-            command = f"torchdoctor diagnose {shlex.quote(shorten(self.directory, page.cwd))}"
-            yield unbroken("again", command, page)
+            words = ["torchdoctor", "diagnose", shorten(self.directory, page.cwd), *self.flags]
+            yield unbroken("again", shlex.join(words), page)
         yield Text()
 
 
