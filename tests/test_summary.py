@@ -97,3 +97,11 @@ def test_of_several_losses_the_first_is_told() -> None:
 )
 def test_trends_in_words(values: np.ndarray, words: str) -> None:
     assert trend(Trace.raw(range(len(values)), values)) == words
+
+
+def test_what_was_logged_stands_in_for_what_was_not_seen() -> None:
+    run = RunBuilder(2).scalar(signals.USER, [0.5, 0.75], "val/accuracy").scalar(signals.USER, 0.3, "val_loss").build()
+    figures = summary(run)
+    assert figures["final_validation_accuracy"] == 0.75
+    assert figures["final_validation_loss"] == pytest.approx(0.3)
+    assert "loss_key" not in figures

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from torchdoctor.findings import Finding, Place
-from torchdoctor.settings import known_rules
 
 COMMENT = re.compile(r"#\s*torchdoctor:\s*allow[\s:]+([\w\-, ]+)", re.IGNORECASE)
 SOURCE_BYTES = 1_000_000
@@ -38,11 +37,12 @@ class Stray:
     meant: str
 
 
-def find_strays(findings: Iterable[Finding], folders: Iterable[str | Path]) -> list[Stray]:
-    """Misspelled names in comments on the lines that findings point to; a reason may follow a right name."""
+def find_strays(findings: Iterable[Finding], folders: Iterable[str | Path], rules: Mapping[str, str]) -> list[Stray]:
+    """Misspelled names in comments on the lines that findings point to; a reason may follow a right name.
+
+    `rules`: the code of every diagnosis by its name."""
     roots = tuple(str(folder) for folder in folders)
-    rules = known_rules()
-    known = {*rules, *(r.code.lower() for r in rules.values())}
+    known = {*rules, *(code.lower() for code in rules.values())}
     places = dict.fromkeys((p.file, p.line) for f in findings for p in f.where if p.file and p.line)
     strays = []
     for file, line in places:

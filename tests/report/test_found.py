@@ -1,14 +1,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from building import RunBuilder
 from torchdoctor import signals
 from torchdoctor.facts import KINDS, ClipFact, HealthFact, LoaderFact, ModelFact, PhaseFact, SchedulerFact
-from torchdoctor.findings import RULE_FAILED, NotExamined, Verdict
-from torchdoctor.report.found import describe_found, describe_health, describe_not_examined, describe_unknown
+from torchdoctor.findings import RULE_FAILED, Finding, Fix, NotExamined, Place, Severity, Verdict
+from torchdoctor.report.found import (
+    describe_asked,
+    describe_found,
+    describe_health,
+    describe_not_examined,
+    describe_strays,
+    describe_unknown,
+)
+from torchdoctor.settings import Settings
 
 PHASE = PhaseFact(
     updates=320,
@@ -135,3 +144,18 @@ def test_our_own_health_hides_nothing() -> None:
 def test_a_scheduled_rate_is_shown_as_it_was_given() -> None:
     run = RunBuilder().optimizer("AdamW", lr=3.3e-5, initial_lr=1e-3).build()
     assert "AdamW, lr 0.001 scheduled" in describe_found(run)
+
+
+def test_what_was_not_asked_is_said() -> None:
+    verdict = Verdict({}, examined=("dead-relu",))
+    words = describe_asked(verdict, Settings(select=("dead-relu", "overfitting"), ignore=("overfitting",)))
+    assert words.startswith("1 of the 1 diagnoses asked for were examined; ")
+    assert words.endswith("were not asked (--select); ignored: overfitting.")
+
+
+def test_a_misspelled_permit_is_pointed_out(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1  # torchdoctor: allow ded-relu\ny = 2  # torchdoctor: allow D003 meant\n")
+    places = (Place(file="train.py", line=1), Place(file="train.py", line=2))
+    finding = Finding("dead-relu", "A001", "architecture", Severity.WARNING, 0.9, "t", "s", Fix("f"), where=places)
+    (said,) = describe_strays(Verdict({}, (finding,)), Settings(folders=(str(tmp_path),)), tmp_path)
+    assert said.startswith("train.py:1 allows 'ded-relu'") and said.endswith("did you mean dead-relu?")
