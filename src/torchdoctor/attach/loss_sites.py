@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchdoctor.attach.allowance import Allowance
 from torchdoctor.attach.guard import guarded
-from torchdoctor.attach.places import caller
+from torchdoctor.attach.loop import Pass
+from torchdoctor.attach.places import Place, caller
 from torchdoctor.attach.session import BATCH, Session
 from torchdoctor.attach.waiting import LossLook
 from torchdoctor.facts import TRAIN, UNKNOWN
@@ -25,6 +27,7 @@ class LossSites:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._allowance = Allowance()
 
     def loss_site(self, function: str, original: Callable[..., Any]) -> Callable[..., None]:
         """A handler for one loss function."""
@@ -71,6 +74,9 @@ class LossSites:
         if not grad or not session.loop.backwards or not seen.data.get("watched", True):
             session.context.read(_mean_loss(call), lambda value: box.append(float(value)))
         target = call.target
+        if not grad and not self._allowance.permits(session.loop.backwards):
+            self._only_count(call, seen, box, place)
+            return
         detailed = BATCH in session.context.looks
         if grad and detailed:
             session.residuals.take(call, session.batch)
@@ -94,6 +100,22 @@ class LossSites:
             if detailed:
                 session.called_loss.called(_mean_loss(call))
             session.spend(BATCH, start)
+        else:
+            self._allowance.spend(perf_counter() - start)
+
+    def _only_count(self, call: LossCall, seen: Pass, box: list[float], place: Place | None) -> None:
+        """A batch of a validation whose close looks have used up their time."""
+        look = LossLook(
+            fact=describe(call, place),
+            values=None,
+            counts=count(call),
+            target=None,
+            box=box,
+            samples=call.samples,
+            site=str(place) if place else call.function,
+            passed_over=True,
+        )
+        seen.data.setdefault("losses", []).append(look)
 
 
 def _mean_loss(call: LossCall) -> Tensor:

@@ -32,6 +32,8 @@ class LossLook:
     samples: int
     site: str
     rows: Rows | None = None
+    passed_over: bool = False
+    """its samples were not looked at, so that the pass is not whole"""
 
 
 class PassWriter:
@@ -82,6 +84,8 @@ class PassWriter:
                 self._session.samples.train(look.site, look.rows)
             else:
                 self._session.samples.validation(seen.loader or "", look.site, look.rows)
+        if look.passed_over and seen.phase == VALIDATION:
+            self._session.samples.passed_over(seen.loader or "", look.site)
         if look.target is not None:
             self._session.batches.write(look.target, seen.phase, seen.step)
 

@@ -197,6 +197,12 @@ class SamplesProbe:
         if rows.rescaled is not None:
             self._context.read(rows.rescaled, kept.add_rescaled)
 
+    def passed_over(self, loader: str, site: str) -> None:
+        """A batch of the pass was not looked at."""
+        for (kept_loader, kept_site, _), kept in self._passes.items():
+            if (kept_loader, kept_site) == (loader, site):
+                kept.whole = False
+
     def _kept(self, among: dict[Any, Samples], key: Any, rows: Rows) -> Samples | None:
         kept = among.get(key)
         if kept is None and len(among) < SITES_A_PASS:

@@ -14,7 +14,8 @@ Labels and predictions are counted by class in validation (in training where the
 if it has at most a fifth of the largest class's samples. The finding needs: rare classes whose samples are found
 less than 70 % of the time, beyond what chance explains (one-sided binomial test, error rate 5 %), a frequent class
 that is found nearly always, an aggregate accuracy well above the mean recall, and nothing that balances: no class
-weights in the loss, no sampler that evens out the training labels.
+weights in the loss, no sampler that evens out the training labels. While the run goes on it is an info before 200
+updates, and as long as the recall of the rare classes rises.
 
 ## How to fix it
 Weigh the classes in the loss, or draw them evenly; judge by balanced accuracy, recall by class or the area under the
@@ -32,6 +33,7 @@ imbalance problem in convolutional neural networks" (2018).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -73,6 +75,8 @@ BALANCED_BY = 2.0
 """Training labels this much more even than those of validation come from a sampler that balances."""
 EARLY_UPDATES = 30
 """Before so many updates a model names the frequent class only, whatever it will learn."""
+LIVE_UPDATES = 200
+"""While a run goes on, rare classes are often found last: before so many updates it is told as an info only."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,8 @@ def detect(run: Run) -> Iterator[Finding]:
     found = find_imbalance(last)
     if found is None or last.accuracy - last.balanced < HIDDEN:
         return
-    yield _finding(run, last, found, seen)
+    early = not run.finished and (run.steps < LIVE_UPDATES or is_rising(seen, found))
+    yield _finding(run, last, found, seen, Severity.INFO if early else Severity.WARNING)
 
 
 def find_imbalance(last: Outcome) -> Imbalance | None:
@@ -119,6 +124,17 @@ def find_imbalance(last: Outcome) -> Imbalance | None:
         recall=correct / support,
         frequent_recall=float(last.recall[frequent]),
     )
+
+
+def is_rising(seen: list[Outcome], found: Imbalance) -> bool:
+    """The rare classes are found more often than two passes ago, by a standard error."""
+    if len(seen) < 3:
+        return False
+    before = seen[-3]
+    support = float(before.support[found.rare].sum())
+    recall = float(before.correct[found.rare].sum()) / max(1.0, support)
+    error = math.sqrt(max(found.recall * (1 - found.recall), 1 / found.support) / found.support)
+    return found.recall > recall + error
 
 
 def _is_below(correct: float, support: float) -> bool:
@@ -143,12 +159,12 @@ def _evenness(support_C: Counts) -> float:
     return float(present.min() / present.max()) if len(present) > 1 else 0.0
 
 
-def _finding(run: Run, last: Outcome, found: Imbalance, seen: list[Outcome]) -> Finding:
+def _finding(run: Run, last: Outcome, found: Imbalance, seen: list[Outcome], severity: Severity) -> Finding:
     call = outcomes.loss_place(run)
     where = "validation" if seen else "training"
     names = f"class {found.rare[0]}" if len(found.rare) == 1 else f"classes {outcomes.few(found.rare)}"
     return RULE.finding(
-        severity=Severity.WARNING,
+        severity=severity,
         confidence=0.9 if found.recall < 0.3 else 0.8 if found.recall < 0.5 else 0.65,
         title=f"{found.share:.0%} of samples are class {found.frequent}; {found.recall:.0%} of {names} are found",
         summary=(

@@ -80,6 +80,9 @@ CERTAIN = 3.0
 """A factor of four in scale, or two and a half standard deviations: preprocessing rather than sampling."""
 MOVED = 2.0
 """Standard deviations by which the mean of a single feature must be off; outliers alone widen, but do not move it."""
+SCALED = (0.55, 1.8)
+"""Validation over training spread outside of which the scale is off: about a factor of two. A mean that is off alone
+may come from another season or site, so it is a warning only."""
 LEAST_SAMPLES, LEAST_TRAINED = 30, 100
 LEAST_TOKENS = 1000
 OTHER_TOKENS = 0.15
@@ -108,6 +111,14 @@ class Distance:
         return float(np.median(self.nats))
 
     @property
+    def scale(self) -> float:
+        return float(np.median(self.ratio))
+
+    @property
+    def is_scaled(self) -> bool:
+        return not SCALED[0] <= self.scale <= SCALED[1]
+
+    @property
     def few(self) -> int:
         """Single features that are certainly off."""
         return int(((self.nats >= CERTAIN) & (self.moved >= MOVED)).sum())
@@ -129,7 +140,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     worse = starting_gap(run)
     bad = worse is not None and worse >= WORSE
     if distance.middle >= FAR or distance.few >= max(1, 0.02 * len(distance.nats)):
-        yield _finding(run, distance, worse, certain=distance.middle >= CERTAIN)
+        yield _finding(run, distance, worse, certain=distance.middle >= CERTAIN and distance.is_scaled)
     elif distance.middle >= APART and bad:
         yield _finding(run, distance, worse, certain=False)
     elif distance.middle < 0.05:
@@ -275,10 +286,9 @@ def _finding(run: Run, distance: Distance, worse: float | None, *, certain: bool
     ]
     evidence += _gap_evidence(run, worse)
     modes = [f for f in run.facts(ModesFact) if f.phase == VALIDATION and f.file]
-    scale = float(np.median(distance.ratio))
     summary = "Validation is preprocessed differently or drawn from elsewhere: "
-    if scale > 1.8 or scale < 0.55:
-        summary += f"its inputs vary {figure(scale)} times as much as those the model was trained on."
+    if distance.is_scaled:
+        summary += f"its inputs vary {figure(distance.scale)} times as much as those the model was trained on."
     else:
         summary += f"its inputs are shifted by {figure(float(np.median(distance.moved)))} standard deviations."
     if distance.middle < APART:

@@ -24,7 +24,8 @@ metric on ten samples by hand, or with scikit-learn.
 
 ## Known false alarms
 Accuracies of training, language models, taggers and segmentation are not compared, nor errors in the target's own
-unit (RMSE, MAE), which may be scaled back. A metric over another set than the one whose loss is computed, with a very
+unit (RMSE, MAE), which may be scaled back. Runs with several evaluation loaders or loss calls in evaluation are left
+out. A metric over another set than the one whose loss is computed, with a very
 different result, would be taken for wrong; a name without a phase that fits training is left alone.
 
 ## References
@@ -36,11 +37,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchdoctor.facts import VALIDATION, SamplesFact
+from torchdoctor.facts import VALIDATION, LoaderFact, PredictionsFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, Severity
 from torchdoctor.rules import curves, outcomes
 from torchdoctor.rules.curves import Floats, figure
@@ -70,13 +71,15 @@ FORMS = {
     "accuracy": ("accuracy", "balanced_accuracy", "batch_mean_accuracy"),
     "f1": ("f1", "macro_f1", "weighted_f1", "accuracy"),
     "recall": ("recall", "balanced_accuracy", "accuracy"),
-    "precision": ("precision", "accuracy", "macro_f1", "weighted_f1"),
+    "precision": ("precision", "macro_precision", "weighted_precision", "accuracy", "macro_f1", "weighted_f1"),
     "r2": ("r2",),
 }
 _KINDS = {"accuracy": r"\bacc", "f1": r"\bf1|f-?score", "recall": r"recall", "precision": r"precision", "r2": r"\br2\b"}
 _TRAINING = re.compile(r"\b(train|training|tr)\b")
 _VALIDATION = re.compile(r"\b(val|valid|validation|test|testing|eval|evaluation|dev)\b")
-_OTHER = re.compile(r"\b(top|best|micro|pos|neg|class|per|avg|average|mean|running|ema|max|min)|top\d|@")
+_OTHER = re.compile(
+    r"\b(top|best|micro|pos|neg|class|per|avg|average|mean|running|ema|max|min)|top\d|\bacc(uracy)?\s?\d|@|\bhits?\b"
+)
 _CODE = "right += (logits.argmax(1) == y).sum().item(); total += len(y)  # after the pass: accuracy = right / total"
 
 
@@ -107,12 +110,37 @@ def detect(run: Run) -> Iterator[Finding]:
     seen = [(s, f) for s, f in outcomes.looks(run, VALIDATION) if f.metrics and f.whole and not f.logged]
     if len(seen) < LEAST_PASSES or (seen[-1][1].task == "classes" and not outcomes.is_by_sample(run)):
         return
+    if not is_one_pass(run):
+        return
+    seen = [(s, with_precision(run, s, f)) for s, f in seen]
     for signal in (USER, PRINTED):
         for name in run.keys(signal):
             found = compare(run, name, run.scalar(signal, name), seen, logged=signal is USER)
             if found is not None:
                 yield _finding(found)
                 return
+
+
+def is_one_pass(run: Run) -> bool:
+    """One loader and one loss call in evaluation: with several, a reported number may be that of another."""
+    loaders = {f.name for f in run.facts(LoaderFact) if f.phase == VALIDATION}
+    sites = {f.site for f in run.facts(SamplesFact) if f.phase == VALIDATION and not f.logged}
+    return len(loaders) <= 1 and len(sites) <= 1
+
+
+def with_precision(run: Run, step: int, fact: SamplesFact) -> SamplesFact:
+    """The same with the means of the classes' precisions, where the counts of that pass are known."""
+    counted = [f for s, f in run.facts_at(PredictionsFact) if s == step and f.phase == VALIDATION]
+    if len(counted) != 1 or counted[0].samples != fact.samples or fact.task != "classes":
+        return fact
+    outcome = outcomes.read(step, counted[0])
+    seen_C = (outcome.support > 0) | (outcome.predicted > 0)
+    precision_C = outcome.correct / np.maximum(1.0, outcome.predicted)
+    more = {
+        "macro_precision": float(precision_C[seen_C].mean()),
+        "weighted_precision": float((outcome.shares * precision_C).sum()),
+    }
+    return replace(fact, metrics={**more, **fact.metrics})
 
 
 def compare(

@@ -12,10 +12,10 @@ Where all magnitudes are the same, something has pressed the weights against a l
 - Weights clamped after every step to a limit that is too small for them.
 
 ## How it is detected
-From the statistics of each weight matrix of at least 256 elements. For a normal distribution the mean magnitude is 0.8
-of the root mean square; heavy-tailed is below 0.5 of it (exact zeros left out, and sparse weights and embeddings with
-them), together with a largest element of fifteen times the root mean square. Two-valued is above 0.9 at a mean near
-zero. Heavy tails are a warning; two values are one where the training loss also stays far from its floor.
+From the statistics of each matrix or convolution of at least 256 elements. For a normal distribution the mean magnitude
+is 0.8 of the root mean square; heavy-tailed is below 0.5 of it (exact zeros left out, and sparse weights and embeddings
+with them), together with a largest element of fifteen times the root mean square. Two-valued is above 0.9 at a mean
+near zero. Heavy tails are a warning; two values are one where the training loss also stays far from its floor.
 
 ## How to fix it
 Initialise with `kaiming_uniform_` or `xavier_uniform_`; clip gradients by norm; load weights from a sound file; drop or
@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from torchdoctor.facts import ParameterFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline
 from torchdoctor.rules.curves import figure
@@ -74,6 +75,7 @@ SPARSE = 0.5
 """Share of exact zeros from which on a tensor is sparse on purpose."""
 FAR_FROM_FLOOR = 0.3
 LEAST_ELEMENTS = 256
+LAYERS = ("Linear", "Conv")
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,18 @@ def detect(run: Run) -> Iterator[Finding]:
         yield _pressed(max(pressed, key=lambda s: s.peaked), pressed, len(shapes))
 
 
+def is_layer(fact: ParameterFact) -> bool:
+    """A matrix or a convolution; by its dimensions where the module does not say."""
+    if "mbedding" in fact.module_type:
+        return False
+    if any(kind in fact.module_type for kind in LAYERS):
+        return len(fact.shape) >= 2
+    return len(fact.shape) in (2, 4)
+
+
 def shape_of(run: Run, name: str) -> Shape | None:
     fact = run.parameters.get(name)
-    if fact is None or len(fact.shape) < 2 or "mbedding" in fact.module_type:
+    if fact is None or not is_layer(fact):
         return None
     count = math.prod(fact.shape)
     rows = {k: run.matrix(WEIGHT[k]).column(name) for k in ("l2", "mean", "absmax", "absmean", "zeros")}

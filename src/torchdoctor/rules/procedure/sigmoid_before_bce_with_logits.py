@@ -66,9 +66,9 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     calls = [f for f in run.facts(LossCallFact) if f.function == LOSS and f.phase == TRAIN]
     pair = _feeding(run)
     if pair is not None:
-        yield _finding(calls, pair)
+        yield _finding(run, calls, pair)
     elif _hidden_graph(run) and _stays_inside(calls):
-        yield _finding(calls, None)
+        yield _finding(run, calls, None)
     elif calls and calls[-1].input_low is not None and calls[-1].input_low < 0:
         yield RuledOut(RULE.name, f"the loss gets raw scores, down to {calls[-1].input_low:.3g}")
 
@@ -95,7 +95,14 @@ def _stays_inside(calls: list[LossCallFact]) -> bool:
     return max(high for _, high in ranges) - min(low for low, _ in ranges) >= WIDE
 
 
-def _finding(calls: list[LossCallFact], pair: tuple[Operator, Operator] | None) -> Finding:
+def _is_in_model(run: Run, squash: str) -> bool:
+    """The last module that was called is the squashing one; a function may stand anywhere."""
+    ordered = [m for m in run.modules.values() if m.order is not None]
+    last = max(ordered, key=lambda m: m.order or 0, default=None)
+    return last is not None and last.type == squash.capitalize()
+
+
+def _finding(run: Run, calls: list[LossCallFact], pair: tuple[Operator, Operator] | None) -> Finding:
     evidence, places = [], [Place(file=c.file, line=c.line) for c in calls[-1:]]
     squash = "softmax" if pair and pair[1].name == "Softmax" else "sigmoid"
     if pair:
@@ -109,6 +116,7 @@ def _finding(calls: list[LossCallFact], pair: tuple[Operator, Operator] | None) 
         text = f"the scores given to the loss lie between {low:.3g} and {high:.3g} on every look"
         evidence.append(Evidence(text, signal="loss_call", value=high, threshold=1.0))
     evidence.append(Evidence("a negative example cannot cost less than 0.693 this way, a positive one 0.313"))
+    place = "at the end of the model" if _is_in_model(run, squash) else "before the loss"
     return RULE.finding(
         severity=Severity.ERROR,
         confidence=0.99 if pair else 0.8,
@@ -119,7 +127,7 @@ def _finding(calls: list[LossCallFact], pair: tuple[Operator, Operator] | None) 
         where=known(*places),
         evidence=evidence,
         fix=Fix(
-            f"Remove the {squash} at the end of the model and give the raw scores to the loss.",
+            f"Remove the {squash} {place} and give the raw scores to the loss.",
             f"loss = F.{LOSS}(logits, target)  # logits: the last layer's output, without {squash}",
         ),
         symptoms=("slow-descent", "stuck-at-chance"),
