@@ -32,6 +32,14 @@ def test_a_rare_class_that_is_missed_is_told() -> None:
     assert "96%" in found.title
 
 
+def test_while_the_run_goes_on_a_rising_recall_is_an_info() -> None:
+    assert [f.severity for f in findings(course([960, 40], [955, 4]).live().build(), NAME)] == [Severity.WARNING]
+    builder = course([960, 40], [955, 4])
+    for step, found in ((320, 4), (340, 9), (360, 16)):
+        builder.fact(tally("validation", [960, 40], [955, found]), step)
+    assert [f.severity for f in findings(builder.live().build(), NAME)] == [Severity.INFO]
+
+
 def test_a_rare_class_that_is_found_is_fine() -> None:
     assert findings(course([960, 40], [950, 31]).build(), NAME) == []
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from building import RunBuilder, detect, findings
 from torchdoctor.facts import LeakageFact
 from torchdoctor.findings import RuledOut, Severity
+from torchdoctor.signals import LOSS_TRAIN
 
 NAME = "label-leakage"
 
@@ -37,6 +39,14 @@ def test_a_one_hot_target_among_the_inputs() -> None:
 )
 def test_what_is_no_leak(run: RunBuilder) -> None:
     assert findings(run.build(), NAME) == []
+
+
+def test_a_regression_target_that_is_not_read_off_early_may_be_a_forecast() -> None:
+    told, steps = [0.998, 0.5], np.arange(300)
+    slow = record(told, task="regression").scalar(LOSS_TRAIN, 1.0 - 0.003 * steps)
+    assert [f.severity for f in findings(slow.build(), NAME)] == [Severity.INFO]
+    fast = record(told, task="regression").scalar(LOSS_TRAIN, np.exp(-steps / 4) + 1e-4)
+    assert [f.severity for f in findings(fast.build(), NAME)] == [Severity.WARNING]
 
 
 def test_weak_features_rule_it_out() -> None:

@@ -35,6 +35,11 @@ def test_another_scale(mean: float, std: float) -> None:
     assert found.severity in (Severity.ERROR, Severity.WARNING)
 
 
+def test_a_mean_that_is_off_alone_is_a_warning() -> None:
+    assert [f.severity for f in findings(record(5.0, 1.0).build(), NAME)] == [Severity.WARNING]
+    assert [f.severity for f in findings(record(5.0, 6.0).build(), NAME)] == [Severity.ERROR]
+
+
 @pytest.mark.parametrize(("mean", "std"), [(0.1, 1.1), (0.0, 1.2), (0.0, 0.85)])
 def test_sampling_and_augmentation(mean: float, std: float) -> None:
     assert [type(s) for s in detect(record(mean, std).build(), NAME)] == [RuledOut]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import LossCallFact, SamplesFact
+from torchdoctor.facts import LoaderFact, LossCallFact, PredictionsFact, SamplesFact
 from torchdoctor.findings import Severity
 from torchdoctor.signals import ACCURACY_TRAIN, PRINTED, USER
 
@@ -49,6 +49,25 @@ def test_a_number_of_its_own_is_a_warning() -> None:
 )
 def test_what_fits_or_cannot_be_compared_is_silent(reported: list[float], name: str) -> None:
     assert findings(course(reported, name).build(), NAME) == []
+
+
+@pytest.mark.parametrize("name", ["val acc5", "val_acc_5", "val acc@5", "val top-5 accuracy"])
+def test_a_rank_in_the_name_is_another_metric(name: str) -> None:
+    assert findings(course([r / 2 for r in REAL], name).build(), NAME) == []
+
+
+def test_two_evaluation_loaders_cannot_be_told_apart() -> None:
+    builder = course([r / 32 for r in REAL])
+    for name in ("validation", "test"):
+        builder.fact(LoaderFact(name, "validation", 10, 400, 40, 0, False, "Dataset"))
+    assert findings(builder.build(), NAME) == []
+
+
+def test_precision_may_be_the_mean_over_classes() -> None:
+    builder = course([0.625] * 5, "val precision")
+    for step in STEPS:
+        builder.fact(PredictionsFact("validation", 2, 400, [200, 200], [100, 150], [200, 200]), step)
+    assert findings(builder.build(), NAME) == []
 
 
 def test_a_name_without_phase_may_be_the_training_accuracy() -> None:

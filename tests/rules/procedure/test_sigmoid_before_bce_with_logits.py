@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import GraphFact, LossCallFact
+from torchdoctor.facts import GraphFact, LossCallFact, ModuleFact
 from torchdoctor.findings import Proof, RuledOut, Severity
 
 NAME = "sigmoid-before-bce-with-logits"
@@ -40,7 +40,15 @@ def call(low: float, high: float) -> LossCallFact:
 def test_a_squashed_output_that_feeds_the_loss(ops: tuple[str, ...]) -> None:
     (found,) = findings(RunBuilder().fact(graph(*ops)).fact(call(0.2, 0.9)).build(), NAME)
     assert found.severity is Severity.ERROR and found.proof is Proof.STRUCTURE
+    assert "before the loss" in found.fix.text
     assert found.where and found.fix.code and "binary_cross_entropy_with_logits" in found.fix.code
+
+
+def test_a_sigmoid_that_is_the_last_module() -> None:
+    run = RunBuilder().fact(graph("BinaryCrossEntropyWithLogits", "Sigmoid", "Addmm")).fact(call(0.2, 0.9))
+    run.fact(ModuleFact("0", "Linear", order=0)).fact(ModuleFact("1", "Sigmoid", "sigmoid", order=1))
+    (found,) = findings(run.build(), NAME)
+    assert "at the end of the model" in found.fix.text
 
 
 @pytest.mark.parametrize(
