@@ -9,6 +9,7 @@ from building import RunBuilder
 from torchdoctor import signals
 from torchdoctor.facts import CallSiteFact, GraphFact, NonfiniteFact
 from torchdoctor.findings import Place
+from torchdoctor.rules import outcomes
 from torchdoctor.rules.loss_curve import broken_at, first_loss, loss_curve
 from torchdoctor.rules.loss_graph import LossGraph, forward_name
 from torchdoctor.rules.places import call_places, known, receiver
@@ -98,3 +99,7 @@ def test_how_the_user_spells_it(code: str, name: str) -> None:
 
 def test_places_that_say_nothing_or_repeat_are_left_out() -> None:
     assert known(Place(), Place(file="a", line=1), Place(file="a", line=1)) == (Place(file="a", line=1),)
+
+
+def test_batch_sizes_that_are_not_known_are_left_out() -> None:
+    assert outcomes.is_by_sample(RunBuilder(10).scalar(signals.BATCH_SIZE, np.nan, "train").build())

@@ -8,6 +8,7 @@ import pytest
 from building import RunBuilder, findings
 from torchdoctor.facts import ClipFact
 from torchdoctor.findings import Severity
+from torchdoctor.rules.hyperparameters import abnormal_distribution
 from torchdoctor.signals import GRADIENT, LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT, WEIGHT_L2
 
 STEPS = 200
@@ -110,3 +111,12 @@ def test_first_steps_that_throw_the_loss() -> None:
 )
 def test_other_beginnings_are_silent(builder: RunBuilder) -> None:
     assert findings(builder.build(), "missing-warmup") == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "judged"),
+    [((8, 8, 3), "Conv1d", True), ((64, 64), "GRU", True), ((1, 16, 64), "Block", False), ((64,), "Linear", False)],
+)
+def test_only_matrices_and_convolutions_have_a_shape_to_judge(shape: tuple[int, ...], kind: str, judged: bool) -> None:
+    fact = RunBuilder().parameters({"a.weight": shape}, kind).build().parameters["a.weight"]
+    assert abnormal_distribution.is_layer(fact) is judged

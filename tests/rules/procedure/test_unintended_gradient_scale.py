@@ -8,6 +8,7 @@ from building import RunBuilder, findings
 from torchdoctor import signals
 from torchdoctor.facts import GraphFact, LossCallFact, PhaseFact
 from torchdoctor.findings import Severity
+from torchdoctor.rules.procedure import unintended_gradient_scale
 
 NAME = "unintended-gradient-scale"
 DIVERGING = np.concatenate([np.geomspace(64, 1e9, 40), np.full(60, np.nan)])
@@ -31,6 +32,10 @@ def trained(loss: Any, factor: float, first: float = 0.4, kind: str = "SGD", red
 def test_a_sum_that_diverges() -> None:
     (found,) = findings(trained(DIVERGING, 64).build(), NAME)
     assert found.severity is Severity.ERROR and 'reduction="mean"' in (found.fix.code or "")
+
+
+def test_a_run_without_a_loss_says_nothing() -> None:
+    assert list(unintended_gradient_scale.detect(RunBuilder(100).optimizer("SGD", lr=0.05).build())) == []
 
 
 def test_a_sum_with_a_rate_to_match_is_fine() -> None:
