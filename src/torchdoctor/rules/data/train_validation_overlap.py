@@ -117,6 +117,11 @@ def is_fault(run: Run, overlap: Overlap, beside_clean: bool) -> bool:
     return not beside_clean and (is_part(run, overlap) or overlap.by_index)
 
 
+def is_discrete(run: Run) -> bool:
+    """Inputs that are ids: different samples are often equal."""
+    return any("int" in f.dtype for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input")
+
+
 def is_part(run: Run, overlap: Overlap) -> bool:
     """Whether the group is a part of the training set only: a check of the fit would use all of it."""
     size = overlap.size if overlap.size is not None else validation_size(run)
@@ -127,6 +132,8 @@ def severity_of(run: Run, overlap: Overlap) -> Severity:
     named = bool(MEANT.search(overlap.group) or MEANT.search(overlap.code))
     if overlap.share < NATURAL or (overlap.share >= WHOLE and not named and not is_part(run, overlap)):
         return Severity.INFO
+    if not overlap.by_index and is_discrete(run):
+        return Severity.INFO  # ids recur: equal bytes alone do not tell
     return Severity.ERROR if overlap.share >= HARMFUL else Severity.WARNING
 
 
