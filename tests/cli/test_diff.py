@@ -64,3 +64,10 @@ def test_runs_by_their_names(pair: Path) -> None:
         (pair / name).rename(pair / "torchdoctor-runs" / name)
     assert "optimizer lr" in diff("good", "bad").output
     assert CliRunner().invoke(group, ["diagnose", "good", "--quiet"]).exit_code == 0
+
+
+def test_findings_of_the_bad_run_alone(pair: Path) -> None:
+    record(pair / "uncleared", cleared=0.0)
+    output = diff("good", "uncleared").output
+    assert "Found in bad and not in good" in output and "missing-zero-grad (T004)" in output
+    assert "Found in bad" not in diff("uncleared", "uncleared").output

@@ -74,7 +74,8 @@ def test_one_change_is_found_as_one_and_its_effect_from_its_step() -> None:
     assert (comparison.apart.signal, comparison.apart.apart_step) == ("loss.train", 150)
     assert comparison.apart.bad - comparison.apart.good == pytest.approx(1.0, abs=1e-3)
     assert comparison.conclusion == (
-        "One thing changed, --lr from 0.1 to 0.2, and the runs part at step 150 (loss.train): look there first."
+        "One thing changed, --lr from 0.1 to 0.2, and the runs differ from step 20 on (loss.train) and part "
+        "beyond their noise at step 150 (loss.train): look there first."
     )
 
 
@@ -231,3 +232,17 @@ def test_the_table_keeps_all_its_columns(capsys: pytest.CaptureFixture[str], wid
 def test_a_single_run_lists_it_as_not_examined() -> None:
     verdict = examine(make_run(), [find("environment-differs")])
     assert [(n.name, n.needs) for n in verdict.not_examined] == [("environment-differs", ("comparison",))]
+
+
+def test_another_first_batch_alone_is_not_called_other_data() -> None:
+    first, second = (
+        RunBuilder(20)
+        .fact(InputsFact("train", "input", [4, 3], "float32", fingerprints=[n, 1, 2, 3]))
+        .scalar(signals.LOSS_TRAIN, LOSS[:20] + n)
+        .build()
+        for n in (0, 5)
+    )
+    words = compare(first, second).conclusion
+    assert words.startswith(
+        "The first batch differs (the random state was used differently, or the data), and the runs"
+    )

@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 
 from torchdoctor.cli.names import find_named
+from torchdoctor.cli.wishes import read_settings
 from torchdoctor.compare import compare, with_baseline
 from torchdoctor.engine import examine
+from torchdoctor.findings import Severity
 from torchdoctor.report import json
 from torchdoctor.report.comparison import render
 from torchdoctor.report.sheet import show
@@ -34,7 +36,14 @@ def command(good: Path, bad: Path, json_file: str | None, quiet: bool) -> None:
     comparison = compare(good_run, bad_run, (str(good_folder), str(bad_folder)))
     rule = find("environment-differs")
     findings = examine(with_baseline(bad_run, comparison), [rule] if rule else []).findings
+    settings = read_settings(None, (), (), (), (), ())
+    known = {f.name for f in examine(good_run, settings=settings).findings}
+    only_bad = [
+        f
+        for f in examine(bad_run, settings=settings).findings
+        if f.severity is not Severity.INFO and f.name not in known
+    ]
     if not quiet:
-        show(render(comparison, findings), sys.stderr if json_file == "-" else sys.stdout)
+        show(render(comparison, findings, only_bad=only_bad), sys.stderr if json_file == "-" else sys.stdout)
     if json_file:
-        json.write_text(json.encode(comparison.to_dict(findings)), json_file)
+        json.write_text(json.encode(comparison.to_dict(findings, only_bad)), json_file)

@@ -5,6 +5,7 @@ Pure functions over Runs, no files and no torch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -41,9 +42,14 @@ class Comparison:
         for d in self.differences:
             if seeded and d.name == FIRST_BATCH:
                 continue
-            key = d.part if d.part in ONE_THING else (_plain(d.good), _plain(d.bad))
-            changed.setdefault(key, d.part if d.part in ONE_THING else d.name)
+            is_one = d.part in ONE_THING and not (d.name == FIRST_BATCH and self.only_order)
+            changed.setdefault(d.part if is_one else (_plain(d.good), _plain(d.bad)), d.part if is_one else d.name)
         return list(changed.values())
+
+    @property
+    def only_order(self) -> bool:
+        """Of the data only the first batch differs, though nothing says that the seed does."""
+        return [d.name for d in self.differences if d.part in ("data", "seeds")] == [FIRST_BATCH]
 
     @property
     def first(self) -> Deviation | None:
@@ -60,7 +66,7 @@ class Comparison:
     def conclusion(self) -> str:
         return _conclude(self)
 
-    def to_dict(self, findings: tuple[Finding, ...] = ()) -> dict[str, Any]:
+    def to_dict(self, findings: Sequence[Finding] = (), only_bad: Sequence[Finding] = ()) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "good": self.good,
@@ -71,6 +77,7 @@ class Comparison:
             "signals": [asdict(d) for d in self.deviations],
             "same": list(self.same),
             "findings": [f.to_dict() for f in findings],
+            "only_bad": [{"name": f.name, "severity": f.severity.value, "title": f.title} for f in only_bad],
         }
 
 
@@ -103,12 +110,19 @@ def _conclude(comparison: Comparison) -> str:
     elif apart is None:
         effect = f"the runs differ from step {first.first_step} on ({first.label}), but stay within each other's noise"
     else:
-        effect = f"the runs part at step {apart.apart_step} ({apart.label})"
+        earlier = f"differ from step {first.first_step} on ({first.label}) and "
+        is_later = first.first_step is not None and first.first_step < (apart.apart_step or 0)
+        effect = (
+            f"the runs {earlier if is_later else ''}part{' beyond their noise' if is_later else ''} "
+            f"at step {apart.apart_step} ({apart.label})"
+        )
     if not changes:
         unexplained = (
             ": something that is not recorded differs, such as unseeded randomness or the data" if first else ""
         )
         return f"Nothing recorded about configuration or environment differs, and {effect}{unexplained}."
+    if changes == [FIRST_BATCH]:
+        return f"The first batch differs (the random state was used differently, or the data), and {effect}."
     if len(changes) == 1:
         change = next((d for d in comparison.differences if d.name == changes[0]), None)
         words = f"{change.name} from {change.good} to {change.bad}" if change else changes[0]

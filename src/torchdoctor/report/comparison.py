@@ -18,11 +18,19 @@ from torchdoctor.report.text import clean, count, number
 VALUE_WIDTH, STEP_WIDTH, GAP = 24, 6, 2
 
 
-def render(comparison: Comparison, findings: Sequence[Finding] = (), width: int | None = None) -> RenderableType:
-    return Sheet(lambda page, w: _write(comparison, findings, page, w), width)
+def render(
+    comparison: Comparison,
+    findings: Sequence[Finding] = (),
+    width: int | None = None,
+    only_bad: Sequence[Finding] = (),
+) -> RenderableType:
+    """`findings` come of the comparison; `only_bad` are those of the second run alone."""
+    return Sheet(lambda page, w: _write(comparison, findings, only_bad, page, w), width)
 
 
-def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, width: int) -> Iterator[RenderableType]:
+def _write(
+    comparison: Comparison, findings: Sequence[Finding], only_bad: Sequence[Finding], page: Page, width: int
+) -> Iterator[RenderableType]:
     yield Text()
     yield title("torchdoctor diff", page, width)
     yield Text()
@@ -30,7 +38,7 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
     yield labelled("bad", comparison.bad, page)
     yield Text()
     yield indent(_table(comparison, page, width - 2), 2)
-    hidden = len(comparison.deviations) - len(_first_of_each(comparison.deviations))
+    hidden = len(comparison.deviations) - len(_first_of_each(comparison))
     if hidden:
         words = f"and {count(hidden, 'signal')} of the same kinds; --json FILE lists them all"
         yield indent(page.line(words, QUIET), 2)
@@ -39,6 +47,12 @@ def _write(comparison: Comparison, findings: Sequence[Finding], page: Page, widt
     yield Text()
     yield indent(page.line(comparison.conclusion, "bold"), 2)
     yield Text()
+    if only_bad:
+        yield page.heading("Found in bad and not in good")
+        for finding in only_bad:
+            words = Text.assemble((finding.name, "bold"), f" ({finding.code}): ", page.line(finding.title))
+            yield page.bulleted(words)
+        yield Text()
     for finding in findings:
         yield headline(finding, page)
         yield indent(page.line(finding.summary), 2)
@@ -61,7 +75,7 @@ def _table(comparison: Comparison, page: Page, width: int) -> Table:
             table.add_row(Text(d.part, style=QUIET))
             part = d.part
         table.add_row(indent(page.line(d.name), 2), _value(d.good, page), _value(d.bad, page))
-    shown = _first_of_each(comparison.deviations)
+    shown = _first_of_each(comparison)
     if shown:
         table.add_row(Text("signals", style=QUIET))
     for s in shown:
@@ -72,12 +86,14 @@ def _table(comparison: Comparison, page: Page, width: int) -> Table:
     return table
 
 
-def _first_of_each(deviations: Sequence[Deviation]) -> list[Deviation]:
-    """Of each kind of signal (loss, gradient, weight ...) the one that differs earliest, in that order."""
+def _first_of_each(comparison: Comparison) -> list[Deviation]:
+    """Of each kind of signal (loss, gradient, weight ...) the one that differs earliest, in that order, and those
+    that the conclusion names."""
     first: dict[str, Deviation] = {}
-    for deviation in deviations:
+    for deviation in comparison.deviations:
         first.setdefault(deviation.signal.partition(".")[0], deviation)
-    return list(first.values())
+    shown = [*first.values(), comparison.first, comparison.apart]
+    return [d for d in comparison.deviations if d in shown]
 
 
 def _value(value: Any, page: Page) -> Text:
