@@ -63,7 +63,7 @@ RULE = Rule(
 
 MIN_UPDATES = 2
 ASSIGNED = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(?::[^=]+)?=(?!=)")
-STEPPED = re.compile(r"\s*([A-Za-z_][\w.]*)\.step\(\s*\)")
+STEPPED = re.compile(r"(?:^|[;:\s])([A-Za-z_][\w.]*)\.step\(\s*\)")
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
@@ -202,7 +202,7 @@ def _variable(run: Run, optimizer: OptimizerFact) -> str:
     """The user's own name for it, where a recorded line of theirs shows it."""
     sites = run.facts(CallSiteFact)
     made = [ASSIGNED.match(s.code) for s in sites if (s.file, s.line) == (optimizer.file, optimizer.line)]
-    stepped = [STEPPED.match(s.code) for s in sites if s.call == "step"] if len(run.optimizers) == 1 else []
+    stepped = [STEPPED.search(s.code) for s in sites if s.call == "step"] if len(run.optimizers) == 1 else []
     names = {m[1] for m in (list(filter(None, made)) or list(filter(None, stepped)))}
     return names.pop() if len(names) == 1 else "optimizer"
 

@@ -23,7 +23,7 @@ training part only.
 
 ## Known false alarms
 Tasks where one feature truly decides (a thermostat's own threshold). Where all other features tell nothing at all, as
-in toy tasks that ask for one position of a sequence, nothing is said. Inputs of one or two features and targets that
+in toy tasks that ask for one position of a sequence, it is an info. Inputs of one or two features and targets that
 have the shape of the input are not judged. Forecasts from lagged values have many high
 columns and are not reported; where one column correlates with a regression target and yet the loss was not near zero
 early, as it is for a copy of the target, it is an info.
@@ -87,10 +87,12 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     others = fact.told[len(leaks) :]
     easy = fact.median > MIDDLE or (others and others[0] > NEXT)
-    if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width) or not others or others[0] < NOTHING:
+    if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width):
         return
     certain = fact.task == "classes" or is_read_off(run)
-    yield _finding(run, fact, leaks, limit, Severity.WARNING if certain else Severity.INFO)
+    yield _finding(
+        run, fact, leaks, limit, Severity.WARNING if certain and not stands_alone(fact, others) else Severity.INFO
+    )
 
 
 def is_read_off(run: Run) -> bool:
@@ -101,6 +103,11 @@ def is_read_off(run: Run) -> bool:
     early = loss.curve.values[loss.curve.steps <= EARLY * run.steps]
     level = guess if guess is not None else loss.begin
     return not len(early) or float(curves.smooth(early, 5).min()) <= READ_OFF * level
+
+
+def stands_alone(fact: LeakageFact, others: list[float]) -> bool:
+    """One position of a plain sequence decides and the rest tells nothing: a task that was made so."""
+    return len(fact.shape) == 1 and (not others or others[0] < NOTHING)
 
 
 def name_of(index: int, shape: list[int]) -> str:

@@ -13,8 +13,8 @@ the very same rate is fine.
 
 ## How it is detected
 The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to
-twice its start and more (a running median, so no single batch), stays above its start for at least ten steps or a
-fiftieth of the run, and the first updates change the weights by 2 % of their size and more, at least three times what
+half above its start and more (a running median, so no single batch), stays above its start for at least ten steps or a
+fiftieth of the run, and the first updates change the weights by 8 % of their size and more, at least three times what
 they do later. Then it recovers and ends below half of its start, at a rate that was not lowered before it
 recovered: so the rate suits the model, and only the beginning did not.
 
@@ -56,14 +56,14 @@ RULE = Rule(
 )
 
 ADAPTIVE = ("Adam", "AdamW", "NAdam", "Adamax", "RMSprop", "Adagrad", "Adafactor", "Lion")
-RISEN = 2.0
+RISEN = 1.5
 """Running median of five over the start; fresh batches vary by less."""
 FIRST_PART, FIRST_STEPS = 0.05, 60
 """The rise must come within this share of the run, or so many steps."""
 LASTED, LASTED_SHARE = 10, 0.02
 """Steps above the start, and as a share of the run."""
-LARGE_FIRST_UPDATE = 0.02
-"""Relative change of the weight matrices in the first steps, twenty times the usual."""
+LARGE_FIRST_UPDATE = 0.08
+"""Relative change of the weight matrices in the first steps, eighty times the usual thousandth."""
 LARGER_THAN_LATER = 3.0
 RECOVERED = 0.5
 """End over start: the rate does work."""
