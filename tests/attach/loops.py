@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 Result = tuple[str, str, str]
@@ -217,6 +218,22 @@ def functional_transforms(steps: int) -> Result:
     return fingerprint(losses, model)
 
 
+def checkpointed(steps: int) -> Result:
+    """Activations are thrown away and worked out again in backward: whoever reads them out of turn runs the layers."""
+    torch.manual_seed(1)
+    body = nn.Sequential(nn.Linear(12, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 24))
+    head = nn.Linear(24, 4)
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], 1e-2)
+    losses = []
+    for x, y in batches(steps):
+        loss = F.cross_entropy(head(checkpoint(body, x, use_reentrant=False)), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return fingerprint(losses, body, head)
+
+
 LOOPS: dict[str, Callable[[int], Result]] = {
     f.__name__: f
     for f in (
@@ -229,5 +246,6 @@ LOOPS: dict[str, Callable[[int], Result]] = {
         gan,
         compiled,
         functional_transforms,
+        checkpointed,
     )
 }

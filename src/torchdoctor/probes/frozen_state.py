@@ -19,7 +19,7 @@ from torchdoctor.probes.context import Context
 from torchdoctor.probes.custody import mark_beginnings
 
 TENSORS_KEPT = 128
-NORMS_GROWTH = 1.25
+NORMS_GROWTH = 1.05
 """Ratio of the updates at which running statistics are looked at again."""
 NORMS_KEPT = 64
 GROWTH = 2.0
