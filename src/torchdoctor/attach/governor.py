@@ -23,6 +23,8 @@ CREDIT_LOOKS = 2.0
 FLOOR_SHARE = 0.1
 """Where the structural signals alone use up the budget, looks may still spend this part of it."""
 
+ON_OUR_CLOCK = 0.7
+"""Part of the budget that is spent by what we time; the rest is for the thread that writes, and for colder caches."""
 DETAIL_SHARE = 0.1
 """Part of the budget for reading calls, clearing and times on every step; beyond it, steps are only counted."""
 DETAIL_INTERVAL = 64
@@ -129,7 +131,7 @@ class Governor:
         else:
             self.training_seconds += bare
             self.own_seconds += own_seconds
-        due = self.budget * bare
+        due = ON_OUR_CLOCK * self.budget * bare
         balance = due - (own_seconds - look_seconds) - self._debt
         self._debt = min(-balance, DEBT_STEPS * due) if balance < 0 and step > _LAST_EARLY else 0.0
         income = max(balance, FLOOR_SHARE * due)
