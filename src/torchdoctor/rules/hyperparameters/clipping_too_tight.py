@@ -54,7 +54,7 @@ RULE = Rule(
     name="clipping-too-tight",
     family="hyperparameters",
     needs=(CLIP_NORM, CLIP_THRESHOLD),
-    explains=("learning-rate-too-low", "underfitting"),
+    explains=("capacity-too-low", "learning-rate-too-low", "underfitting"),
 )
 
 MOST_CLIPPED = 0.9

@@ -60,7 +60,7 @@ FAR_FROM_FLOOR = 0.1
 """Level over a constant guess; below, there is little left to gain."""
 WORSE_THAN_BEFORE = 2.0
 """Late level over the best stretch before: late oscillation."""
-MOST_OF_LOSS = 0.5
+MOST_OF_LOSS = 0.33
 """Share of the level that the length of the steps explains. Flat runs that go well were measured up to 0.26."""
 MORE_THAN_ALL = 1.6
 """The same for a loss that still falls: there the estimate is too high, since the gradient still leads somewhere."""
