@@ -224,3 +224,18 @@ def test_long_accumulation_before_the_first_step_is_waited_for(recorded: Recorde
         recorded.loop.forward("model", True, True)
         recorded.loop.backward()
     assert recorded.loop.step == 0
+
+
+def test_the_order_of_a_step_that_was_told_in_part_is_not_known() -> None:
+    loop = Loop()
+    loop.optimizer("0")
+    for _ in range(2):
+        loop.backward()
+        assert loop.optimizer_step("0")[-1] == "step"
+    loop.settle()
+    loop.count_backward()
+    loop.call("clip")
+    loop.resume()
+    assert loop.optimizer_step("0") == []
+    loop.backward()
+    assert loop.optimizer_step("0") == ["forward", "backward", "step"]

@@ -112,13 +112,7 @@ class Installation:
         """A global hook; with `unless`, steps that are only counted go by."""
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
-
-        @functools.wraps(handler)
-        def when_not_counted(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if len(args) > 1 or kwargs or not unless.on:  # type: ignore[union-attr]
-                handler(optimizer, args, kwargs)
-
-        self._handles.append(register(handler if unless is None else when_not_counted))
+        self._handles.append(register(handler if unless is None else _when_not_counted(handler, unless)))
 
     def _keep_scripting_whole(self) -> None:
         """torch.jit.script reads the source of what it compiles: it must find the originals."""
@@ -143,6 +137,17 @@ class Installation:
         self._handles = []
         if torch.jit.script is self._script[0]:
             torch.jit.script = self._script[1]
+
+
+def _when_not_counted(handler: Any, steady: Steady) -> Any:
+    """A closure is told in any case: it makes the step an unusual one."""
+
+    @functools.wraps(handler)
+    def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if len(args) > 1 or kwargs or not steady.on:
+            handler(optimizer, args, kwargs)
+
+    return hook
 
 
 _INSTALLED: weakref.WeakSet[Installation] = weakref.WeakSet()

@@ -82,6 +82,7 @@ class Loop:
         self.backwards = 0
         self.backwards_since_step = 0
         self.stepped_ever = False
+        self._order_known = True
         self.passes = {TRAIN: 0, VALIDATION: 0, UNKNOWN: 0}
         self.validations = 0
         self.in_validation = False
@@ -151,7 +152,7 @@ class Loop:
         self._note("backward")
 
     def optimizer_step(self, optimizer: str) -> list[str]:
-        """An optimizer has stepped; returns the calls that led to it, in order."""
+        """An optimizer has stepped; returns the calls that led to it, in order, or none where some were not told."""
         if optimizer in self._stepped:
             self._next_step()
         self._stepped.add(optimizer)
@@ -161,7 +162,8 @@ class Loop:
         calls = self.calls.pop(optimizer, [])
         self.calls[optimizer] = []
         self._close_interval(None)
-        return calls
+        known, self._order_known = self._order_known, True
+        return calls if known else []
 
     def count_backward(self) -> None:
         """A backward of a step that is only counted."""
@@ -184,7 +186,7 @@ class Loop:
         """A step that was only counted goes on in full: make up for what was not told."""
         if self._interval.backwards and not any(p.grad for p in self._interval.passes):
             self.forward(None, True, True)
-            self._note("backward")
+            self._order_known = False
 
     def settle(self) -> None:
         """All that belongs to the update is written: begin the next step if every optimizer at work has stepped."""

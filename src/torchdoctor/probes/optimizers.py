@@ -57,7 +57,7 @@ class OptimizerProbe:
                 self._look_at_group(group, group_key(key, g))
         pattern = tuple(calls)
         seen_patterns = self._patterns.setdefault(key, set())
-        if pattern not in seen_patterns and len(seen_patterns) < PATTERNS_KEPT:
+        if calls and pattern not in seen_patterns and len(seen_patterns) < PATTERNS_KEPT:
             seen_patterns.add(pattern)
             record.fact(OrderFact(key, calls, closure), step, f"{key}/{len(seen_patterns)}")
         if self._context.looks:
