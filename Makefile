@@ -23,7 +23,7 @@ demo: setup
 	$(BIN)/torchdoctor demo
 
 test: setup-test lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: setup-test
 	$(BIN)/ruff check src tests benchmarks

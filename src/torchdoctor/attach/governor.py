@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from torchdoctor.facts import HealthFact
 
 EARLY_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 16, 20))
-GROWTH = 1.3
-"""Ratio of successive forced looks after the early ones: about nine a decade of steps."""
-LATE_GROWTH = 1.6
-"""The same once we have used up what nobody notices: about five a decade."""
+GROWTH = 1.2
+"""Ratio of successive forced looks after the early ones: about thirteen a decade of steps, so four in the last half."""
+LATE_GROWTH = 1.5
+"""The same once the steps after the first ones have used up what nobody notices: about six a decade."""
 SMOOTHING = 0.3
 CREDIT_LOOKS = 2.0
 """Credit is kept for at most this many looks, so that a long validation does not buy a burst."""
@@ -101,7 +101,7 @@ class Governor:
 
     def _due(self, look: Look, step: int) -> bool:
         if step >= look.forced_at:
-            unnoticed = self.settling_seconds + self.own_seconds < HealthFact.UNNOTICED_SECONDS
+            unnoticed = self.own_seconds < HealthFact.UNNOTICED_SECONDS
             look.forced_at = step * (GROWTH if unnoticed else LATE_GROWTH)
             return True
         return 0 < look.cost <= look.credit
