@@ -1,13 +1,15 @@
 """What watching a training costs: the same training bare, under torchdoctor and under its peers, side by side.
 
     python benchmarks/overhead.py [--device cpu|cuda] [--workloads mlp,cnn] [--arms bare,torchdoctor,...]
-                                  [--rounds 21] [--steps N] [--threads 1] [--clock wall|cpu] [--quick] [--write]
+                                  [--rounds 5] [--processes 3] [--steps N] [--threads 1] [--clock wall|cpu] [--quick]
+                                  [--write]
 
-Every arm trains in a process of its own that stays attached and warm. They take turns, in random order, a block of
-steps each, while all the others are stopped (with the processes they started), so that one thing runs at a time and a
-drift of the machine meets all alike. A round gives one ratio to the bare arm for every other; the table has the median
-of these ratios and its 95 % bootstrap interval. A block's time is the whole of it, so rare dear steps count in full.
-With --write the table goes into benchmarks/RESULTS.md, between marks of its own for each kind of device.
+Every arm trains in a process of its own that stays attached and warm, and all others are stopped (with the processes
+they started) while it trains, so that one thing runs at a time. In a round every arm is measured between two blocks of
+the bare one (bare, arm, arm, bare), because the machine drifts within seconds; that gives one ratio. All processes are
+started anew a few times, because where memory happens to lie makes a process faster or slower for its whole life. The
+table has the median of all ratios and its 95 % bootstrap interval. A block's time is the whole of it, so rare dear
+steps count in full. With --write the table goes into benchmarks/RESULTS.md, between marks of its own for each device.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -36,14 +38,15 @@ from arms import ARMS, DEFAULT_ARMS, Watching
 from workloads import WORKLOADS, Training, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-SETTLE_PARTS = 4
-ROUNDS, QUICK_ROUNDS = 21, 5
+SETTLE_PARTS = 8
+ROUNDS, QUICK_ROUNDS = 5, 3
+PROCESSES, QUICK_PROCESSES = 3, 1
 RESAMPLES = 4_000
 PR_SET_PDEATHSIG = 1
 SEED = 0
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """The second for a machine that others use, too: seconds of its own processor, all threads of the process together."""
-LONGEST_BLOCK, SLICE = 3.0, 5
+LONGEST_BLOCK, SLICE = 1.5, 5
 """Seconds after which a block ends early, looked at every so many steps: arms many times slower need fewer of them."""
 WARM = {"cpu": 3, "cuda": 6}
 """Untimed steps at the start of a block: the caches were another process's; on a GPU its memory was given back, too."""
@@ -158,24 +161,40 @@ class Worker:
         return json.loads(line)
 
 
-def measure(workload: Workload, arms: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds a step for every arm, a number a round."""
-    steps = options.steps or (max(workload.steps // 4, 5) if options.quick else workload.steps)
-    settle = max(workload.settle // 4, 10) if options.quick else workload.settle
-    times: dict[str, list[float]] = {arm: [] for arm in arms}
+class Pair(NamedTuple):
+    """Seconds a step of an arm, and of the bare one right before and after it."""
+
+    own: float
+    bare: float
+
+
+def measure(workload: Workload, arms: list[str], options: argparse.Namespace) -> dict[str, list[Pair]]:
+    """A pair for every arm and round."""
+    pairs: dict[str, list[Pair]] = {arm: [] for arm in arms}
     order = random.Random(SEED)
-    with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker(a, workload.name, options)) for a in arms]
-        for worker in workers:
-            for _ in range(SETTLE_PARTS):
-                worker.run(0, settle // SETTLE_PARTS)
-        for turn in range(options.rounds):
-            order.shuffle(workers)
-            for worker in workers:
-                times[worker.arm].append(worker.run(steps, WARM[options.device]))
-            if sys.stderr.isatty():
-                print(f"\r{workload.name}: round {turn + 1} of {options.rounds} ", end="", file=sys.stderr, flush=True)
-    return times
+    for process in range(options.processes):
+        with contextlib.ExitStack() as stack:
+            workers = {a: stack.enter_context(Worker(a, workload.name, options)) for a in ["bare", *arms]}
+            settle = max(workload.settle // 4, 10) if options.quick else workload.settle
+            for worker in workers.values():
+                for _ in range(SETTLE_PARTS):
+                    worker.run(0, settle // SETTLE_PARTS)
+            for turn in range(options.rounds):
+                for arm in order.sample(arms, len(arms)):
+                    pairs[arm].append(_compare(workers["bare"], workers[arm], workload, options))
+                _tell(f"{workload.name}: processes {process + 1} of {options.processes}, round {turn + 1}")
+    return pairs
+
+
+def _compare(bare: Worker, arm: Worker, workload: Workload, options: argparse.Namespace) -> Pair:
+    steps = options.steps or (max(workload.steps // 4, 5) if options.quick else workload.steps)
+    blocks = [worker.run(steps, WARM[options.device]) for worker in (bare, arm, arm, bare)]
+    return Pair(own=(blocks[1] + blocks[2]) / 2, bare=(blocks[0] + blocks[3]) / 2)
+
+
+def _tell(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{text} ", end="", file=sys.stderr, flush=True)
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -185,22 +204,21 @@ def interval(ratios: list[float]) -> tuple[float, float]:
     return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1]
 
 
-def rows_of(workload: Workload, times: dict[str, list[float]]) -> list[list[str]]:
-    bare = times["bare"]
-    rows = []
-    for arm, own in times.items():
-        ratios = [a / b for a, b in zip(own, bare, strict=True)]
+def rows_of(workload: Workload, pairs: dict[str, list[Pair]]) -> list[list[str]]:
+    bare = statistics.median(pair.bare for of_arm in pairs.values() for pair in of_arm)
+    rows = [[workload.name, "bare", ARMS["bare"].about, f"{bare * 1e3:.3f}", "", "", ""]]
+    for arm, of_arm in pairs.items():
+        ratios = [pair.own / pair.bare for pair in of_arm]
         low, high = interval(ratios)
-        added = statistics.median(a - b for a, b in zip(own, bare, strict=True))
         rows.append(
             [
                 workload.name,
                 arm,
                 ARMS[arm].about,
-                f"{statistics.median(own) * 1e3:.3f}",
-                "" if arm == "bare" else f"{added * 1e6:+.0f}",
-                "" if arm == "bare" else f"{100 * (statistics.median(ratios) - 1):+.1f} %",
-                "" if arm == "bare" else f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}",
+                f"{statistics.median(pair.own for pair in of_arm) * 1e3:.3f}",
+                f"{statistics.median(pair.own - pair.bare for pair in of_arm) * 1e6:+.0f}",
+                f"{100 * (statistics.median(ratios) - 1):+.1f} %",
+                f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}",
             ]
         )
     return rows
@@ -236,7 +254,8 @@ def section(text: str, options: argparse.Namespace, missing: list[str]) -> str:
     lines = [begin, f"## Overhead ({options.device})", ""]
     lines += [f"`{' '.join(['python', 'benchmarks/overhead.py', *sys.argv[1:]])}` on {machine(options)}.", ""]
     clock = "wall clock" if options.clock == "wall" else "seconds of the training process's own processor"
-    lines += [f"Medians of {options.rounds} rounds, {clock}; each arm in its own process, one running at a time.", ""]
+    rounds = f"{options.rounds} rounds in each of {options.processes} sets of processes"
+    lines += [f"Medians of {rounds}, {clock}; one runs at a time, every arm between two blocks of the bare one.", ""]
     lines += [f"Not installed here, so left out: {', '.join(missing)}.", ""] if missing else []
     workloads = (f"- **{name}**: {WORKLOADS[name].about}" for name in options.workloads)
     return "\n".join([*lines, *workloads, "", text, end])
@@ -261,7 +280,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--workloads", type=lambda s: s.split(","), help="default: mlp,cnn,transformer; cuda: gpt2")
     parser.add_argument("--arms", type=lambda s: s.split(","), default=list(DEFAULT_ARMS), help=", ".join(ARMS))
-    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--rounds", type=int, help="in each set of processes")
+    parser.add_argument("--processes", type=int, help="how often all arms are started anew")
     parser.add_argument("--steps", type=int, help="timed steps in a block; default: the workload's own")
     parser.add_argument("--threads", type=int, default=1, help="torch's threads on a CPU; 0 leaves them alone")
     parser.add_argument("--clock", default="wall", choices=tuple(CLOCKS), help="cpu: on a machine that is busy")
@@ -269,6 +289,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="update benchmarks/RESULTS.md")
     options = parser.parse_args()
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    options.processes = options.processes or (QUICK_PROCESSES if options.quick else PROCESSES)
     options.threads = 0 if options.device == "cuda" else options.threads
     options.workloads = options.workloads or (["gpt2"] if options.device == "cuda" else ["mlp", "cnn", "transformer"])
     for name, known in [(w, WORKLOADS) for w in options.workloads] + [(a, ARMS) for a in options.arms]:
@@ -280,12 +301,12 @@ def parse() -> argparse.Namespace:
 
 
 def choose_arms(wanted: list[str]) -> tuple[list[str], list[str]]:
-    """Those that can run, the bare one first, and those whose package is missing."""
+    """Those that can run beside the bare one, and those whose package is missing."""
     missing = [name for name in wanted if ARMS[name].missing()]
     chosen = [name for name in wanted if name not in missing]
     if "wandb" in missing:
         chosen.append("wandb-way")
-    return list(dict.fromkeys(["bare", *chosen])), missing
+    return [name for name in dict.fromkeys(chosen) if name != "bare"], missing
 
 
 def main() -> None:

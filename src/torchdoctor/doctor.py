@@ -47,7 +47,7 @@ def watch(
 
     targets     models and optimizers, if you want to name them; without any, whatever trains is found
     out, name   where the run's folder goes and what it is called
-    overhead    share of a step's time that may be spent on measuring (0.01 on a GPU, 0.03 on a CPU)
+    overhead    share of a step's time that may be spent on measuring (0.01)
     modules     globs over module names, such as ["encoder.*"], whose tensors are measured
     every_step  take every signal on every step, whatever it costs
     on_finding  called with each finding as it comes, from another thread

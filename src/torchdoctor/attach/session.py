@@ -27,7 +27,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop
-from torchdoctor.attach.options import OVERHEAD_CPU, OVERHEAD_GPU, Options
+from torchdoctor.attach.options import OVERHEAD, Options
 from torchdoctor.attach.probing import Probes
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
@@ -78,7 +78,8 @@ class Session(Probes):
         self.context = Context(self.record, self.registry, self.deferred.read)
         writer = PassWriter(self)
         self.loop = Loop(writer.pass_known, writer.validation_ended)
-        self.governor = Governor(self._budget(), SHARES, dense=frozenset({NORMS}), every_step=options.every_step)
+        budget = OVERHEAD if options.overhead is None else options.overhead
+        self.governor = Governor(budget, SHARES, dense=frozenset({NORMS}), every_step=options.every_step)
         self.steady = Steady(self)
         self.lines = LineTracing()
         self.live = LiveEngine(self, examine) if examine else None
@@ -103,11 +104,6 @@ class Session(Probes):
         self.structural = True
         """wiring and graph are read on this step"""
         self._described_models: set[str] = set()
-
-    def _budget(self) -> float:
-        if self.options.overhead is not None:
-            return self.options.overhead
-        return OVERHEAD_GPU if torch.cuda.is_available() else OVERHEAD_CPU
 
     # -- steps ------------------------------------------------------------------
 

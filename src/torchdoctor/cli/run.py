@@ -61,7 +61,7 @@ class RunCommand(click.Command):
 @click.option("--live", is_flag=True, help="Say findings while it trains.")
 @click.option("--fail-on", metavar="SEVERITY", help="Exit with 3 on a finding: error, warning or info.")
 @click.option("--stop-on", metavar="NAME", multiple=True, help="End the run on this diagnosis; may be repeated.")
-@click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 on a GPU, 0.03 on a CPU.")
+@click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 by default.")
 @click.option("--modules", metavar="GLOB", multiple=True, help="Measure these modules only; may be repeated.")
 @click.option("--every-step", is_flag=True, help="Take every signal on every step, whatever it costs.")
 @with_choices

@@ -168,7 +168,9 @@ def describe_health(run: Run) -> list[str]:
     if health is not None and health.overhead is not None and (spent is None or spent >= HealthFact.UNNOTICED_SECONDS):
         line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
         if health.overhead > health.budget:
-            line += f", over it{_step_time(run)}"
+            own = health.own_seconds
+            short = own is not None and own <= HealthFact.UNNOTICED_SECONDS
+            line += f": {own:.2g} s of a short run" if short else f", over it{_step_time(run)}"
         lines.insert(0, line)
     recorded = run.info.get("dropped")
     dropped = {**(recorded if isinstance(recorded, dict) else {}), **(health.dropped if health else {})}
