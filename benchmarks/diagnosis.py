@@ -1,14 +1,16 @@
 """How often the right cause is named first, and how often a sound training is alarmed: the zoo through the real tool.
 
-    python benchmarks/diagnosis.py [--seeds 3] [--only GLOB] [--part zoo|untouched|all] [--resume] [--jobs N]
-                                   [--timeout 240] [--no-fixes] [--records DIR [--again]] [--write]
+    python benchmarks/diagnosis.py [--seeds 3] [--first-seed 0] [--grades mild,medium,severe] [--only GLOB]
+                                   [--part zoo|untouched|all] [--resume] [--jobs N] [--timeout 240] [--no-fixes]
+                                   [--records DIR [--again]] [--write]
 
 Every case of src/torchdoctor/zoo and of benchmarks/untouched (written from the catalogue alone, by someone who had not
-seen the rules) runs as `torchdoctor run --json` in a process of its own, one thread each, as many at a time as there
-are cores. A script that mentions SEED runs for every seed, one that mentions GRADE for mild, medium and severe. With
---write the section goes into benchmarks/RESULTS.md. --resume takes up outcomes of the same source and the same script.
---records keeps what was recorded, and --again asks the rules about those records instead of training anew: for work on
-rules, not for results, since a record knows nothing of changes in the recorder.
+seen the rules) runs as `torchdoctor run --json` in a process of its own (forked from one that has torch imported: see
+warm.py), one thread each, as many at a time as there are cores. A script that mentions SEED runs for every seed, one
+that mentions GRADE for every grade. With --write the section goes into benchmarks/RESULTS.md. --resume takes up
+outcomes of the same source and the same script. --records keeps what was recorded, and --again asks the rules about
+those records instead of training anew: for work on rules, not for results, since a record knows nothing of changes in
+the recorder.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import fixes
 import scores
+import warm
 from torchdoctor import zoo
-from trials import UNGRADED, Cache, Outcome, Trial, can_run, list_trials, perform, source_digest
+from trials import GRADES, UNGRADED, Cache, Outcome, Trial, can_run, list_trials, perform, source_digest
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "RESULTS.md"
@@ -50,6 +53,8 @@ DIAGNOSIS_HEAD = [
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each script that reads SEED; default 3")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--grades", type=lambda s: s.split(","), default=list(GRADES), help="default: all three")
     parser.add_argument("--only", metavar="GLOB", action="append", help="cases by name: 'dead-relu/*', '*/healthy-*'")
     parser.add_argument("--part", choices=("all", *PARTS), default="all")
     parser.add_argument("--resume", action="store_true", help="keep outcomes of the same source and script")
@@ -62,6 +67,8 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.seeds < 1 or options.jobs < 1:
         parser.error("--seeds and --jobs are at least 1")
+    if unknown := set(options.grades) - set(GRADES):
+        parser.error(f"there is no grade {', '.join(sorted(unknown))}; choose from {', '.join(GRADES)}")
     if options.again and (options.records is None or options.write):
         parser.error("--again needs --records, and its figures are not to be written")
     return options
@@ -69,7 +76,8 @@ def parse() -> argparse.Namespace:
 
 def choose(options: argparse.Namespace) -> list[Trial]:
     parts = PARTS if options.part == "all" else {options.part: PARTS[options.part]}
-    trials = [t for part, folder in parts.items() for t in list_trials(part, folder, options.seeds)]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    trials = [t for part, folder in parts.items() for t in list_trials(part, folder, seeds, options.grades)]
     if options.only:
         trials = [t for t in trials if any(fnmatch(t.case, glob) for glob in options.only)]
     return trials
@@ -82,7 +90,7 @@ def run_all(
     source = source_digest()
     keys = [f"{t.key(source)}{'' if s is None else f'+{hash_text(s)}'}" for t, s in zip(trials, scripts, strict=True)]
     waiting = [i for i, key in enumerate(keys) if key not in cache.known]
-    with _progress() as progress, ProcessPoolExecutor(options.jobs) as pool:
+    with _progress() as progress, ProcessPoolExecutor(options.jobs, initializer=warm.preload) as pool:
         bar = progress.add_task(what, total=len(trials), completed=len(trials) - len(waiting), now="")
         futures: dict[Future[Outcome], int] = {
             pool.submit(perform, trials[i], options.timeout, scripts[i], options.records, options.again): i
@@ -115,12 +123,17 @@ def _progress() -> Progress:
     )
 
 
-def repair(outcomes: list[Outcome]) -> tuple[list[Trial], list[str], int]:
-    """Sick zoo cases that were named first and have a mechanical fix: once each, at seed 0 and no more than medium."""
+def repair(outcomes: list[Outcome], first_seed: int) -> tuple[list[Trial], list[str], int]:
+    """Sick zoo cases that were named first and have a mechanical fix: once each, no graver than medium."""
     trials, scripts, asked = [], [], 0
     for outcome in outcomes:
         trial = outcome.trial
-        if trial.part != "zoo" or trial.truth is None or trial.seed or trial.grade not in (UNGRADED, "medium"):
+        if (
+            trial.part != "zoo"
+            or trial.truth is None
+            or trial.seed not in (0, first_seed)
+            or trial.grade not in (UNGRADED, "medium")
+        ):
             continue
         if not outcome.named_first:
             continue
@@ -253,7 +266,7 @@ def main() -> None:
         outcomes = run_all(trials, [None] * len(trials), options, cache, "cases")
         fixed: list[str] = []
         if not options.no_fixes:
-            again, scripts, asked = repair(outcomes)
+            again, scripts, asked = repair(outcomes, options.first_seed)
             fixed = describe_fixes(asked, run_all(again, list(scripts), options, cache, "fixes") if again else [])
     except KeyboardInterrupt:
         raise SystemExit("interrupted; --resume goes on from here") from None

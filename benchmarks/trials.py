@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from typing import Any
 import torch
 
 import peers
+import warm
 from torchdoctor import rules, zoo
 from torchdoctor.attach.live import CONFIRMATIONS, FIRST_STEPS, GROWTH
 from torchdoctor.engine import examine
@@ -93,7 +91,7 @@ class Outcome:
         return any(f["name"] == self.trial.truth for f in self.findings)
 
 
-def list_trials(part: str, folder: Path | None, seeds: int) -> list[Trial]:
+def list_trials(part: str, folder: Path | None, seeds: range, grades: Sequence[str]) -> list[Trial]:
     """Every case of a folder for its seeds and grades; a script that reads neither runs once.
 
     Cases that need a CUDA device are left out where there is none: nothing can be told from them.
@@ -103,8 +101,8 @@ def list_trials(part: str, folder: Path | None, seeds: int) -> list[Trial]:
         if not can_run(case):
             continue
         text = case.path.read_text(encoding="utf-8")
-        for grade in GRADES if "GRADE" in text else (UNGRADED,):
-            for seed in range(seeds if "SEED" in text else 1):
+        for grade in grades if "GRADE" in text else (UNGRADED,):
+            for seed in seeds if "SEED" in text else (0,):
                 found.append(Trial(part, case.name, case.diagnosis, case.kind, case.truth, str(case.path), seed, grade))
     return found
 
@@ -144,31 +142,21 @@ def perform(
         if script is not None:
             path = folder / path.name
             path.write_text(script, encoding="utf-8")
-        command = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--out", "runs", "--name", "run"]
-        environment = {**os.environ, **SINGLE_THREAD, "SEED": str(trial.seed), "GRADE": trial.grade or "medium"}
-        try:
-            done = subprocess.run(
-                [*command, "--json", "verdict.json", str(path)],
-                cwd=folder,
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
+        command = ["run", "--quiet", "--out", "runs", "--name", "run", "--json", "verdict.json", str(path)]
+        environment = {**SINGLE_THREAD, "SEED": str(trial.seed), "GRADE": trial.grade or "medium"}
+        status, said = warm.run(command, folder, environment, timeout)
+        if status is None:
             return Outcome(trial, time.monotonic() - began, error=f"no verdict within {timeout:.0f} s")
         seconds = time.monotonic() - began
         verdict = folder / "verdict.json"
         if not verdict.exists():
-            said = done.stderr.strip().splitlines()[-1:] or ["nothing was said"]
-            return Outcome(trial, seconds, status=done.returncode, error=f"no verdict: {said[0]}")
+            last = said.strip().splitlines()[-1:] or ["nothing was said"]
+            return Outcome(trial, seconds, status=status, error=f"no verdict: {last[0]}")
         record = folder / "runs" / "run"
         if kept is not None and record.is_dir():
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(record, kept)
-        return _read(trial, seconds, done.returncode, json.loads(verdict.read_text()), record)
+        return _read(trial, seconds, status, json.loads(verdict.read_text()), record)
 
 
 def _read(trial: Trial, seconds: float, status: int, verdict: dict[str, Any], record: Path) -> Outcome:

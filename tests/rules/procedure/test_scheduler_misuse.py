@@ -76,3 +76,8 @@ def test_past_its_end() -> None:
 def test_built_and_never_stepped() -> None:
     assert findings(scheduled("StepLR", 0.1, 0, {"step_size": 3, "gamma": 0.1}).build(), NAME)
     assert not findings(scheduled("StepLR", 0.1, 0, {"step_size": 3, "gamma": 0.1}).live().build(), NAME)
+
+
+def test_a_warm_up_that_begins_at_zero_has_not_run_down() -> None:
+    warming = 0.1 * np.minimum(STEPS / 20, (UPDATES - STEPS) / (UPDATES - 20))
+    assert not findings(scheduled("LambdaLR", warming, UPDATES, {}).build(), NAME)

@@ -221,6 +221,7 @@ def _per_batch(schedule: Schedule) -> Misuse | None:
         how = f"it swings {swings:.0f} times between {figure(schedule.peak)} and {figure(float(schedule.rates.min()))}"
         return _too_often(schedule, how, swings, float(SWUNG))
     down = np.flatnonzero(schedule.rates < RUN_DOWN * schedule.peak)
+    down = down[down > int(schedule.rates.argmax())]  # a warm-up may begin at zero
     if not len(down) or not _makes_sense_in_epochs(schedule):
         return None
     at = int(schedule.steps[int(down[0])])
