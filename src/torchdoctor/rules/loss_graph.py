@@ -20,6 +20,8 @@ RESHAPING = frozenset(
 )
 """Operators that move, pick, cast or bound values: a probability stays a probability on the way through."""
 
+SCALING = RESHAPING | {"Mul", "Div", "Neg"}
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -77,6 +79,14 @@ class LossGraph:
 
     def named(self, *names: str) -> list[Operator]:
         return [o for o in self.operators if o.name in names]
+
+    @property
+    def has_several_terms(self) -> bool:
+        """The loss is a sum of terms (a penalty, a second task, a divergence), each with a graph of its own."""
+        at = self.operators[0] if self.operators else None
+        while at is not None and at.name in SCALING and len(self.inputs(at)) == 1:
+            at = self.inputs(at)[0]
+        return at is not None and at.name in ("Add", "Sub") and len(self.inputs(at)) > 1
 
     @property
     def place(self) -> Place:

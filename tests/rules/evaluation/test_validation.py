@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import DropoutFact, InputsFact, LossCallFact, ModesFact, PredictionsFact
+from torchdoctor.facts import DropoutFact, GraphFact, InputsFact, LossCallFact, ModesFact, PredictionsFact
 from torchdoctor.findings import Severity
 from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
 
@@ -99,6 +99,13 @@ def test_what_raises_training_on_purpose() -> None:
     for i in range(20):
         fresh.fact(InputsFact("train", "input", [2, 8], "float32", fingerprints=[2 * i, 2 * i + 1]))
     assert findings(fresh.build(), BETTER) == []
+
+
+def test_a_second_term_in_the_training_loss_is_no_gap() -> None:
+    terms = [{"op": "AddBackward0", "inputs": [1, 2]}, {"op": "MeanBackward0"}, {"op": "MulBackward0"}]
+    assert findings(trained(LEVEL, 0.4).fact(GraphFact("AddBackward0", [], terms, {})).build(), BETTER) == []
+    scaled = [{"op": "DivBackward0", "inputs": [1]}, {"op": "NllLossBackward0"}]
+    assert len(findings(trained(LEVEL, 0.4).fact(GraphFact("DivBackward0", [], scaled, {})).build(), BETTER)) == 1
 
 
 def test_a_training_loss_that_falls_fast_is_no_gap() -> None:

@@ -15,11 +15,11 @@ training, or is computed in another way.
 
 ## How it is detected
 The validation loss is compared with the training loss around the same steps, in the last half of the passes. The
-finding needs five passes, the same loss function with the same settings in both, no dropout at work in training, no
-label smoothing, and a validation loss under 70 % of the training loss in every late pass, beyond four times the
-scatter. The training inputs must come again unchanged (no augmentation on the fly) and have the spread of the
-validation inputs. A training loss that still falls fast is compared with what it falls to, not with the epoch's
-average.
+finding needs five passes, the same loss function with the same settings in both and no other term in the training loss
+(a penalty, a divergence), no dropout at work in training, no label smoothing, and a validation loss under 70 % of the
+training loss in every late pass, beyond four times the scatter. The training inputs must come again unchanged (no
+augmentation on the fly) and have the spread of the validation inputs. A training loss that still falls fast is compared
+with what it falls to, not with the epoch's average.
 
 ## How to fix it
 Evaluate on the training set with the validation code: if the gap closes, the two computations differ; if it stays, look
@@ -40,11 +40,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, VALIDATION, DropoutFact, InputsFact, LossCallFact, ModesFact
+from torchdoctor.facts import TRAIN, VALIDATION, DropoutFact, GraphFact, InputsFact, LossCallFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.loss_curve import loss_curve
+from torchdoctor.rules.loss_graph import LossGraph
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -114,6 +115,8 @@ def has_same_loss(run: Run) -> bool:
         }
         for phase in (TRAIN, VALIDATION)
     }
+    if any(LossGraph(fact).has_several_terms for fact in run.facts(GraphFact)):
+        return False
     return len(kinds[TRAIN]) == 1 and kinds[TRAIN] == kinds[VALIDATION] and next(iter(kinds[TRAIN]))[3] == 0
 
 
