@@ -8,7 +8,7 @@ A signal has a scope, which says how it is stored and read back:
 
 Keys of STEP signals: losses and rates are kept apart by what they belong to. An optimizer's groups have the
 keys "0.0", "0.1", "1.0" (optimizer, group); batches "train", "validation" (the phase); the rest use "".
-What is not a number a step (wiring, call order, shapes) is a fact: see facts.py.
+What is not a number a step (wiring, call order, shapes) is a fact: see facts.
 """
 
 from __future__ import annotations

@@ -1,0 +1,101 @@
+"""What is observed once and holds until it changes: wiring, modes, call order, shapes, places.
+
+A fact is written when it is first seen and again when it changes, so a run of a million steps has few. Each kind is one
+dataclass, in the module of its family; `to_dict` and `from_dict` are its form on disk. A field that was not seen is
+None.
+"""
+
+from __future__ import annotations
+
+from torchdoctor.facts.base import TRAIN, UNKNOWN, VALIDATION, Fact
+from torchdoctor.facts.course import ComparisonFact, HealthFact, PauseFact, PhaseFact, SynchronisationFact
+from torchdoctor.facts.data import (
+    FeaturesFact,
+    InputsFact,
+    LabelsFact,
+    LeakageFact,
+    LoaderFact,
+    MembershipFact,
+    SplitFact,
+    TokensFact,
+    ValidationBatchFact,
+)
+from torchdoctor.facts.loss import GraphFact, LossCallFact, SpikeFact, TokenTargetsFact
+from torchdoctor.facts.model import (
+    DropoutFact,
+    FrozenChangeFact,
+    FrozenFact,
+    LayersFact,
+    ModelFact,
+    ModuleFact,
+    ParameterFact,
+    WiringFact,
+)
+from torchdoctor.facts.numerics import NonfiniteFact, OperationFact, PrecisionFact
+from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact
+from torchdoctor.facts.procedure import (
+    CallSiteFact,
+    ClipFact,
+    ModesFact,
+    OptimizerFact,
+    OrderFact,
+    OverwriteFact,
+    ResumeFact,
+    SchedulerFact,
+)
+
+__all__ = [
+    "KINDS",
+    "TEMPERATURES",
+    "TRAIN",
+    "UNKNOWN",
+    "VALIDATION",
+    "CallSiteFact",
+    "ClipFact",
+    "ComparisonFact",
+    "DropoutFact",
+    "Fact",
+    "FeaturesFact",
+    "FixedSamplesFact",
+    "FrozenChangeFact",
+    "FrozenFact",
+    "GraphFact",
+    "HealthFact",
+    "InputsFact",
+    "LabelsFact",
+    "LayersFact",
+    "LeakageFact",
+    "LoaderFact",
+    "LossCallFact",
+    "MembershipFact",
+    "ModelFact",
+    "ModesFact",
+    "ModuleFact",
+    "NonfiniteFact",
+    "OperationFact",
+    "OptimizerFact",
+    "OrderFact",
+    "OverwriteFact",
+    "ParameterFact",
+    "PauseFact",
+    "PhaseFact",
+    "PrecisionFact",
+    "PredictionsFact",
+    "ResumeFact",
+    "SamplesFact",
+    "SchedulerFact",
+    "SpikeFact",
+    "SplitFact",
+    "SynchronisationFact",
+    "TokenTargetsFact",
+    "TokensFact",
+    "ValidationBatchFact",
+    "WiringFact",
+]
+
+
+def _subclasses(cls: type[Fact]) -> list[type[Fact]]:
+    return [cls, *(s for c in cls.__subclasses__() for s in _subclasses(c))]
+
+
+KINDS: dict[str, type[Fact]] = {c.kind: c for c in _subclasses(Fact) if c.kind}

@@ -1,0 +1,94 @@
+"""The run itself: its phases, pauses, waits for the device, our own health, other runs it is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torchdoctor.facts.base import Fact
+
+
+@dataclass(frozen=True)
+class PhaseFact(Fact):
+    """What the loop was taken to be; the last one stands. Shown to the user so that a wrong inference shows."""
+
+    kind: ClassVar[str] = "phase"
+    updates: int
+    backwards: int
+    passes_train: int
+    passes_validation: int
+    passes_unknown: int
+    validations: int
+    """number of validation phases"""
+    updates_between_validations: float | None
+    """median"""
+    loss_sites: list[str] = field(default_factory=list)
+    validation_sites: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """what was not understood, in words"""
+
+
+@dataclass(frozen=True)
+class PauseFact(Fact):
+    """Calls of one kind and place that hold the training up: saving, collecting garbage, emptying a cache."""
+
+    kind: ClassVar[str] = "pause"
+    call: str
+    count: int
+    seconds: float
+    updates: int
+    """updates made when it was last called"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class SynchronisationFact(Fact):
+    """Calls that wait for the device, in watched training steps, by place."""
+
+    kind: ClassVar[str] = "synchronisation"
+    call: str
+    count: int
+    steps: int
+    """watched steps so far"""
+    elements: int
+    """elements read, on average"""
+    file: str | None = None
+    line: int | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class HealthFact(Fact):
+    """What torchdoctor itself dropped, switched off or does not support; and the overhead reached."""
+
+    kind: ClassVar[str] = "own_health"
+    UNNOTICED_SECONDS: ClassVar[float] = 0.5
+    """of our own time in a whole run; until then a share of a short run says little"""
+    overhead: float | None
+    """share of the bare step time, after the first steps"""
+    budget: float
+    dropped: dict[str, int] = field(default_factory=dict)
+    disabled: dict[str, str] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)
+    cadence: dict[str, int] = field(default_factory=dict)
+    settling_seconds: float | None = None
+    """what the first steps were slowed down by, once: they are looked at closely whatever it costs"""
+    own_seconds: float | None = None
+    """what all steps after them were slowed down by"""
+
+
+@dataclass(frozen=True)
+class ComparisonFact(Fact):
+    """How this run differs from another one. Never recorded: `torchdoctor diff` hands it to the rules that need it."""
+
+    kind: ClassVar[str] = "comparison"
+    baseline: str
+    differences: list[dict[str, Any]]
+    """of the records: {"part", "name", "good", "bad"}; part is arguments, configuration, data, code, packages,
+    hardware, environment (variables), seeds or other; good is the baseline's, bad this run's"""
+    first_step: int | None = None
+    """the first step at which any signal differs by even a bit"""
+    apart_step: int | None = None
+    """the first step from which on a signal differs beyond noise"""
+    apart_signal: str | None = None

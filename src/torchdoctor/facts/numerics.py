@@ -1,0 +1,78 @@
+"""Where numbers end: non-finite values, the operations that make them, precisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torchdoctor.facts.base import Fact
+
+
+@dataclass(frozen=True)
+class NonfiniteFact(Fact):
+    """The first time something held NaN or Inf."""
+
+    kind: ClassVar[str] = "nonfinite"
+    role: str
+    """loss, gradient, weight, buffer, input, target, activation"""
+    name: str
+    phase: str
+    count: int
+    nan: int
+    samples: list[int] = field(default_factory=list)
+    """indices in the batch, at most 16"""
+    features: list[int] = field(default_factory=list)
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class OperationFact(Fact):
+    """An operation that can give NaN or Inf from finite numbers, or whose gradient can, as the graph had it.
+
+    Written when it is first seen, when it first goes over its edge, and when the loss broke on it.
+    """
+
+    kind: ClassVar[str] = "operation"
+    trouble: str
+    """log, division, sqrt, exp or half"""
+    operator: str
+    """the forward operator, such as Log"""
+    over: bool
+    """a value lies where the operation or its gradient is not finite"""
+    born: bool
+    """the loss of that step is not finite, and this is the first operation, in the order of the forward pass, whose
+    result is not finite while what went into it was"""
+    count: int = 0
+    """such values"""
+    total: int = 0
+    low: float | None = None
+    """smallest value that went in (for exp and half: the largest that came out)"""
+    dtype: str | None = None
+    samples: list[int] = field(default_factory=list)
+    """indices in the batch, at most 16"""
+    module: str | None = None
+    """the layer that feeds it"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class PrecisionFact(Fact):
+    """Mixed precision as it was asked for, and in which type the matrix products of a step were made."""
+
+    kind: ClassVar[str] = "precision"
+    device: str
+    """of the parameters"""
+    asked: list[str]
+    """device types of the autocast blocks that were entered in the step, as the script gave them"""
+    switched_off: bool
+    """blocks with enabled=False were entered"""
+    scaler: bool
+    """a gradient scaler scaled the loss, or was asked to"""
+    products: dict[str, int]
+    """matrix products and convolutions in the graph, by type"""
+    parameters: list[str]
+    """types of the parameters"""
+    file: str | None = None
+    line: int | None = None
