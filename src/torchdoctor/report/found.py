@@ -159,19 +159,7 @@ def describe_strays(verdict: Verdict, settings: Settings, cwd: Path) -> list[str
 def describe_health(run: Run) -> list[str]:
     """What measuring cost, and what of it was dropped, switched off or is not supported."""
     health = run.last_fact(HealthFact)
-    lines = []
-    spent = _own_seconds(health)
-    if spent is not None and spent < HealthFact.UNNOTICED_SECONDS:
-        lines.append(f"measuring took {spent:.2g} s in all")
-    elif health is not None and health.settling_seconds:
-        lines.append(f"the close look at the first steps took {health.settling_seconds:.2g} s, once")
-    if health is not None and health.overhead is not None and (spent is None or spent >= HealthFact.UNNOTICED_SECONDS):
-        line = f"measuring took {share(health.overhead)} of the step time (budget {share(health.budget)})"
-        if health.overhead > health.budget:
-            own = health.own_seconds
-            short = own is not None and own <= HealthFact.UNNOTICED_SECONDS
-            line += f": {own:.2g} s of a short run" if short else f", over it{_step_time(run)}"
-        lines.insert(0, line)
+    lines = _describe_cost(run, health) if health is not None else []
     recorded = run.info.get("dropped")
     dropped = {**(recorded if isinstance(recorded, dict) else {}), **(health.dropped if health else {})}
     if dropped:
@@ -182,10 +170,20 @@ def describe_health(run: Run) -> list[str]:
     return lines
 
 
-def _own_seconds(health: HealthFact | None) -> float | None:
-    if health is None or health.own_seconds is None:
-        return None
-    return health.own_seconds + (health.settling_seconds or 0.0)
+def _describe_cost(run: Run, health: HealthFact) -> list[str]:
+    own, settling, unnoticed = health.own_seconds, health.settling_seconds, HealthFact.UNNOTICED_SECONDS
+    if own is not None and own + (settling or 0.0) < unnoticed:
+        return [f"measuring took {own + (settling or 0.0):.2g} s in all"]
+    lines = []
+    if health.overhead is not None:
+        allowed = health.budget + (unnoticed * health.overhead / own if own else 0.0)
+        took = "" if own is None else f"{own:.2g} s, "
+        budget = f"{share(health.budget)}{'' if own is None else f' and {unnoticed:.1g} s'}"
+        over = f", over it{_step_time(run)}" if health.overhead > allowed else ""
+        lines.append(f"measuring took {took}{share(health.overhead)} of the step time (budget {budget}){over}")
+    if settling:
+        lines.append(f"the close look at the first steps took {settling:.2g} s, once")
+    return lines
 
 
 def _step_time(run: Run) -> str:
