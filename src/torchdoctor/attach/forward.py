@@ -48,6 +48,9 @@ class ForwardWatch:
         self._looking = False
         self._step = -1
         self._sought: set[int] = set()
+        self._fed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        """models that get what another model made, and no data, in every training pass looked at"""
+        self._given: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._contexts = 0
         self._idle_contexts = 0
 
@@ -136,6 +139,8 @@ class ForwardWatch:
         name = session.registry.module_names.get(id(model)) or type(model).__name__
         tensors = input_tensors(args, {})
         self._mark_feeding(tensors)
+        if grad:
+            self._mark_teachers(name, tensors)
         seen = session.loop.forward(name, module.training, grad)
         session.turn()
         self._step = session.context.step
@@ -160,7 +165,9 @@ class ForwardWatch:
             start = perf_counter()
             look = look_at(tensors[0], "input", detailed=seen.grad or not session.loop.in_validation)
             seen.data["inputs"] = [look] if look is not None else []
-            session.membership.take(seen, tensors[0], session.batch)
+            seen.data["fed"] = self._is_fed(seen, tensors[0])
+            if not seen.data["fed"]:
+                session.membership.take(seen, tensors[0], session.batch)
             session.spend(BATCH, start)
         if tensors and not seen.grad:
             seen.data["first"] = weakref.ref(tensors[0])
@@ -169,12 +176,34 @@ class ForwardWatch:
         if seen.grad and not session.batch:
             session.batch = [t.detach() for t in tensors]
 
+    def _is_fed(self, seen: Pass, tensor: Tensor) -> bool:
+        """Whether a pass gets hidden values of a step (a decoder's code), which are not data."""
+        model: nn.Module | None = seen.data["model"]()
+        if model is None or not seen.grad:
+            return model in self._fed
+        earlier = any(other.grad and other.step == seen.step for _, other in self._outputs)
+        fed = tensor.grad_fn is not None and earlier
+        if not fed:
+            self._fed.discard(model)
+            self._given.add(model)
+        elif model not in self._given:
+            self._fed.add(model)
+        return fed
+
     def _mark_feeding(self, tensors: list[Tensor]) -> None:
         """A pass whose output is this pass's input is part of the same step, not a validation."""
         for reference, earlier in self._outputs:
             output = reference()
             if output is not None and any(t is output for t in tensors):
                 earlier.feeds = not earlier.grad
+
+    def _mark_teachers(self, name: str, tensors: list[Tensor]) -> None:
+        """Another model's pass without gradients over this training pass's very batch gives targets (distillation)."""
+        for _, earlier in self._outputs:
+            first = earlier.data.get("first")
+            given = first() if first is not None and earlier.model != name else None
+            if given is not None and any(t is given for t in tensors):
+                earlier.feeds = True
 
     def leave(self, module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
         while self._stack and self._stack.pop() is not module:

@@ -61,7 +61,7 @@ class PassWriter:
             )
         if seen.phase == UNKNOWN:
             return
-        for look in seen.data.get("inputs", ()):
+        for look in () if seen.data.get("fed") else seen.data.get("inputs", ()):
             self._session.batches.write(look, seen.phase, seen.step)
         self._session.membership.write(seen)
         losses: list[LossLook] = seen.data.get("losses", [])

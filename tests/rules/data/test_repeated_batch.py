@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, detect, findings
-from torchdoctor.facts import LoaderFact, MembershipFact, SplitFact
+from torchdoctor.facts import InputsFact, LoaderFact, MembershipFact, PoolFact, SplitFact
 from torchdoctor.findings import RuledOut, Severity
-from torchdoctor.signals import BATCH_PART, BATCH_REPEATED, BATCH_SIZE, TIME_DATA
+from torchdoctor.signals import (
+    BATCH_PART,
+    BATCH_REPEATED,
+    BATCH_SIZE,
+    LOSS_TRAIN,
+    LOSS_VALIDATION,
+    TARGET_MEAN,
+    TARGET_STD,
+    TIME_DATA,
+)
 
 NAME = "repeated-batch"
 LOOKS = [0, 1, 2, 3, 5, 8, 12, 16, 20, 30, 45, 60]
@@ -71,3 +80,34 @@ def test_workers_that_share_a_generator() -> None:
 
 def test_different_batches_rule_it_out() -> None:
     assert [type(s) for s in detect(record(0.02, 300).fact(loader(1000)).build(), NAME)] == [RuledOut]
+
+
+def test_the_same_rows_indexed_anew_out_of_a_larger_tensor() -> None:
+    (found,) = findings(record(1.0, 32).fact(PoolFact("X", 2400, 32, chosen=False)).build(), NAME)
+    assert found.severity is Severity.WARNING and "out of X, which holds 2,400" in found.evidence[0].text
+
+
+@pytest.mark.parametrize("pool", [PoolFact("X", 2400, 32, chosen=True), PoolFact("X", 64, 32, chosen=False)])
+def test_rows_that_are_chosen_or_most_of_what_there_is(pool: PoolFact) -> None:
+    assert findings(record(1.0, 32).fact(pool).build(), NAME) == []
+
+
+def kept_batch(run: RunBuilder, validation: float) -> RunBuilder:
+    return run.fact(loader(1000)).scalar(LOSS_TRAIN, 0.2).scalar(LOSS_VALIDATION, validation, steps=[30, 60, 90])
+
+
+def test_a_batch_fetched_once_while_validation_falls_behind() -> None:
+    (found,) = findings(kept_batch(record(1.0, 32, fetched=False), 0.5).build(), NAME)
+    assert "2.5 times training loss" in found.evidence[0].text
+    assert findings(kept_batch(record(1.0, 32, fetched=False), 0.21).build(), NAME) == []
+
+
+def test_noise_on_one_batch_is_seen_by_its_targets() -> None:
+    target = InputsFact("train", "target", [32, 1, 8, 8], "float32", fingerprints=list(range(32)))
+    run = kept_batch(record(0.0, 384, fetched=False), 0.5).fact(target)
+    run = run.scalar(TARGET_MEAN, 0.3, "train", LOOKS).scalar(TARGET_STD, 0.2, "train", LOOKS)
+    (found,) = findings(run.build(), NAME)
+    assert "fetched and used in every step" in found.evidence[0].text
+    labels = InputsFact("train", "target", [32], "int64", fingerprints=list(range(32)))
+    run = kept_batch(record(0.0, 384, fetched=False), 0.5).fact(labels)
+    assert findings(run.scalar(TARGET_MEAN, 0.3, "train", LOOKS).build(), NAME) == []

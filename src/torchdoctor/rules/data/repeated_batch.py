@@ -15,18 +15,22 @@ follow. Where workers share their random numbers, augmentation has a fraction of
 ## How it is detected
 Samples of looked-at batches are fingerprinted, the first four steps among them. The finding stands where a loader was
 asked for a batch in every step and handed out the same samples, although it holds more; where batches of successive
-steps were equal again and again; where every step cuts the same few samples anew out of a larger tensor; and where a
-loader with several workers has a generator in its dataset that its methods use, or a worker_init_fn that seeds without
-regard to the worker.
+steps were equal again and again; where every step cuts the same few samples anew out of a larger tensor, or makes them
+anew by an index out of one found among the loop's variables, with no mask or kept index that chooses them; where a
+batch fetched once is used in all steps although its loader holds several times more, and validation, which a test of
+memorising does not do, is worse than training; and where a loader with several workers has a generator in its dataset
+that its methods use, or a worker_init_fn that seeds without regard to the worker. Where inputs are never the same but
+targets of many values are (noise added to one batch), the targets are compared.
 
 ## How to fix it
 Iterate over the loader (`for batch in loader`), advance the index, divide an iterable dataset by
 `torch.utils.data.get_worker_info()`, and seed each worker differently.
 
 ## Known false alarms
-Training on the whole data set in each step, and overfitting one batch on purpose (fetched once, used in every step)
-are told apart and not reported; so are several updates on one batch (reinforcement learning, adversarial training),
-since no loader is asked in between. A generator that several workers share by intent, for equal draws, is reported.
+Training on the whole data set in each step, and overfitting one batch on purpose (fetched once, used in every step,
+nothing validated) are told apart and not reported; so are several updates on one batch (reinforcement learning,
+adversarial training), since no loader is asked in between. A generator that several workers share by intent, for equal
+draws, is reported.
 
 ## References
 PyTorch documentation, torch.utils.data: "Randomness in multi-process data loading" and IterableDataset. Fetterman,
@@ -39,14 +43,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, LoaderFact, MembershipFact, SplitFact
+from torchdoctor.facts import TRAIN, InputsFact, LoaderFact, MembershipFact, PoolFact, SplitFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.data.membership import members
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import BATCH_PART, BATCH_REPEATED, BATCH_SIZE, LOSS_TRAIN, TIME_DATA
+from torchdoctor.signals import (
+    BATCH_PART,
+    BATCH_REPEATED,
+    BATCH_SIZE,
+    LOSS_TRAIN,
+    LOSS_VALIDATION,
+    TARGET_MEAN,
+    TARGET_STD,
+    TIME_DATA,
+)
 
 RULE = Rule(
     code="D006",
@@ -62,6 +75,8 @@ RULE = Rule(
         "miscalibrated",
         "label-leakage",
         "majority-class-collapse",
+        "train-validation-mismatch",
+        "noisy-labels",
     ),
 )
 
@@ -74,6 +89,11 @@ MORE = 1.5
 """A loader must hold so many times what was seen of it."""
 CUT = 0.25
 """A view of less than this of its storage is a batch, not the data set (a training split is half or more)."""
+LEAST_VALIDATIONS = 2
+GAP = 1.2
+"""Validation loss over training loss, from which on a batch that is kept is not all there is to learn from."""
+TARGET_ELEMENTS = 8
+"""Targets of so many floating-point values are samples of their own: labels agree by chance or by design."""
 SUCCESSIVE = 0.3
 """Share of successive steps with equal batches: two workers give one half."""
 
@@ -83,6 +103,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     values = repeated.values[np.isfinite(repeated.values)]
     if len(values) >= LEAST_LOOKS and float((values >= SAME).mean()) > 0.9:
         yield from judge_same(run, len(values) + 1)
+    elif (same := equal_targets(run)) is not None:
+        yield from judge_same(run, same)
     elif (successive := equal_neighbours(run)) is not None:
         yield _successive(run, *successive)
     else:
@@ -115,6 +137,30 @@ def loader_size(run: Run, loader: LoaderFact) -> float:
     return float(size) if size else float("inf")
 
 
+def equal_targets(run: Run) -> int | None:
+    """Looks at which the targets were the same, samples of many values each; None where any look differed.
+
+    A fact is written again only where it changed, the statistics at every look.
+    """
+    first, *others = [f for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "target"] or [None]
+    means, stds = run.scalar(TARGET_MEAN, TRAIN).values, run.scalar(TARGET_STD, TRAIN).values
+    if first is None or others or min(len(means), len(stds)) <= LEAST_LOOKS or np.ptp(means) != 0 or np.ptp(stds) != 0:
+        return None
+    distinct = len(set(first.fingerprints)) >= SAME * len(first.fingerprints) > 1
+    wide = first.dtype.startswith("float") and int(np.prod(first.shape[1:])) >= TARGET_ELEMENTS
+    return len(means) if distinct and wide else None
+
+
+def falls_behind(run: Run) -> float | None:
+    """Validation loss over training loss at the end; None where it is not worse, or hardly validated."""
+    validation, train = run.scalar(LOSS_VALIDATION).values, run.scalar(LOSS_TRAIN).values
+    validation, train = validation[np.isfinite(validation)], train[np.isfinite(train)]
+    if len(validation) < LEAST_VALIDATIONS or not len(train):
+        return None
+    low, high = curves.level(train), float(validation[-1])
+    return high / low if 0 < GAP * low < high else None
+
+
 def judge_same(run: Run, looks: int) -> Iterator[Finding]:
     seen = samples_seen(run)
     loaders = train_loaders(run)
@@ -139,6 +185,22 @@ def judge_same(run: Run, looks: int) -> Iterator[Finding]:
             "for i in range(0, len(X), batch_size):\n    xb, yb = X[i : i + batch_size], y[i : i + batch_size]",
         )
         yield _finding(run, Severity.WARNING, looks, text, fix)
+    elif (pool := run.last_fact(PoolFact)) is not None and not pool.chosen and pool.batch < CUT * pool.samples:
+        text = f"every step takes the same {pool.batch} samples anew out of {pool.name}, which holds {pool.samples:,}"
+        fix = Fix(
+            "Draw a different index in every step: make the generator (or seed it) once, before the loop.",
+            "i = torch.randint(0, len(X), (batch_size,), generator=generator)  # generator made outside the loop",
+        )
+        yield _finding(run, Severity.WARNING, looks, text, fix)
+    elif loaders and (gap := falls_behind(run)) is not None:
+        size = max(loader_size(run, f) for f in loaders)
+        if np.isfinite(size) and batch < CUT * size:
+            text = (
+                f"one batch of {batch:.0f} samples was fetched and used in every step; its loader holds {size:,.0f}, "
+                f"and validation loss is {gap:.1f} times training loss"
+            )
+            fix = Fix("Fetch a batch in every step.", "for batch in loader:  # the step belongs inside this loop")
+            yield _finding(run, Severity.WARNING, looks, text, fix)
 
 
 def _finding(run: Run, severity: Severity, looks: int, text: str, fix: Fix) -> Finding:
