@@ -239,3 +239,16 @@ def test_the_order_of_a_step_that_was_told_in_part_is_not_known() -> None:
     assert loop.optimizer_step("0") == []
     loop.backward()
     assert loop.optimizer_step("0") == ["forward", "backward", "step"]
+
+
+def test_a_teacher_validates_only_where_nothing_is_trained_or_it_has_a_loss(recorded: Recorded) -> None:
+    recorded.train()
+    recorded.loop.forward("teacher", False, False).teaches = True
+    recorded.train()
+    recorded.loop.forward("teacher", False, False).teaches = True
+    recorded.loop.loss(False)
+    recorded.train()
+    recorded.loop.fetch(1, "validation")
+    recorded.loop.forward("teacher", False, False).teaches = True
+    recorded.loop.exhausted(1)
+    assert recorded.phases() == [TRAIN, UNKNOWN, TRAIN, VALIDATION, TRAIN, VALIDATION]

@@ -14,7 +14,7 @@ import torchdoctor
 from torchdoctor import signals
 from torchdoctor.attach import session as sessions
 from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
-from torchdoctor.facts import FixedSamplesFact, ModelFact
+from torchdoctor.facts import FixedSamplesFact, ModelFact, PhaseFact
 
 
 def train(steps: int, *, zero: bool = True, rate: float = 0.05, pause: threading.Event | None = None) -> nn.Module:
@@ -290,3 +290,23 @@ def test_a_model_that_raised_is_not_still_running(tmp_path: Path) -> None:
     run = doctor.run()
     assert run is not None
     assert any(name.endswith("0.weight") for name in run.parameters)
+
+
+def test_a_teacher_that_sees_the_training_batch_is_no_validation(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    teacher, student = nn.Linear(10, 3).eval(), nn.Linear(10, 3)
+    optimizer = torch.optim.SGD(student.parameters(), 0.1)
+    with torchdoctor.watch(student, optimizer, out=tmp_path, quiet=True) as doctor:
+        for _ in range(20):
+            x = torch.randn(16, 10)
+            with torch.no_grad():
+                wanted = teacher(x)
+            loss = F.mse_loss(student(x), wanted / 2)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    run = doctor.run()
+    assert run is not None
+    phase = run.last_fact(PhaseFact)
+    assert phase is not None
+    assert phase.validations == 0

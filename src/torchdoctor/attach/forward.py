@@ -51,6 +51,7 @@ class ForwardWatch:
         self._fed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         """models that get what another model made, and no data, in every training pass looked at"""
         self._given: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._teachers: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._contexts = 0
         self._idle_contexts = 0
 
@@ -140,8 +141,9 @@ class ForwardWatch:
         tensors = input_tensors(args, {})
         self._mark_feeding(tensors)
         if grad:
-            self._mark_teachers(name, tensors)
+            self._note_teachers(model, tensors)
         seen = session.loop.forward(name, module.training, grad)
+        seen.teaches = not grad and model in self._teachers
         session.turn()
         self._step = session.context.step
         self._idle_contexts = 0
@@ -197,13 +199,15 @@ class ForwardWatch:
             if output is not None and any(t is output for t in tensors):
                 earlier.feeds = not earlier.grad
 
-    def _mark_teachers(self, name: str, tensors: list[Tensor]) -> None:
+    def _note_teachers(self, model: nn.Module, tensors: list[Tensor]) -> None:
         """Another model's pass without gradients over this training pass's very batch gives targets (distillation)."""
         for _, earlier in self._outputs:
             first = earlier.data.get("first")
-            given = first() if first is not None and earlier.model != name else None
-            if given is not None and any(t is given for t in tensors):
-                earlier.feeds = True
+            given = first() if first is not None else None
+            teacher = earlier.data["model"]()
+            if given is not None and teacher not in (None, model) and any(t is given for t in tensors):
+                earlier.teaches = True
+                self._teachers.add(teacher)
 
     def leave(self, module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
         while self._stack and self._stack.pop() is not module:

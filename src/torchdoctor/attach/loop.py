@@ -42,6 +42,8 @@ class Pass:
     """True once a backward came through its output; None where that was not watched"""
     feeds: bool = False
     """its output went into another model or became a target: part of a larger step"""
+    teaches: bool = False
+    """its model is known to give targets for the batches that another is trained on"""
     losses: int = 0
     phase: str = UNKNOWN
     data: dict[str, Any] = field(default_factory=dict)
@@ -178,9 +180,14 @@ class Loop:
         """The one optimizer at work has ended a step that is only counted."""
         self.step += 1
         self.backwards_since_step = 0
-        self.passes[TRAIN] += self._interval.backwards
-        self.calls[optimizer] = []
-        self._interval = Interval()
+        interval = self._interval
+        self.passes[TRAIN] += interval.backwards
+        if self.calls.get(optimizer):
+            self.calls[optimizer] = []
+        if interval.passes or interval.iterator or interval.ended or not interval.trained:
+            self._interval = Interval()
+        else:
+            interval.backwards = 0
 
     def resume(self) -> None:
         """A step that was only counted goes on in full: make up for what was not told."""
@@ -288,7 +295,8 @@ def classify(waiting: Pass, interval: Interval) -> str:
     if interval.backwards:
         if waiting.grad and waiting.reached is not False:
             return TRAIN
-        by_hand = interval.iterator is None and _precedes_training(waiting, interval)
+        teaches = waiting.teaches and not waiting.losses
+        by_hand = interval.iterator is None and not teaches and _precedes_training(waiting, interval)
         return VALIDATION if by_hand and evaluates else UNKNOWN
     if waiting.grad and waiting.training and not interval.trained:
         return UNKNOWN  # a look at the model before training begins

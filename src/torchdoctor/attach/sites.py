@@ -205,7 +205,7 @@ class Sites:
         if session.steady.on:
             if session.steady.is_usual(optimizer):
                 session.steady.stepped(optimizer)
-                if session.live:
+                if session.live and session.live.stop_for is not None:
                     session.live.check()
                 return
             session.steady.leave()

@@ -22,6 +22,7 @@ from torchdoctor import signals
 from torchdoctor.attach import guard
 from torchdoctor.attach.patches import Gate
 from torchdoctor.probes.optimizers import group_key, number
+from torchdoctor.probes.spikes import LossWatch
 
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
@@ -44,6 +45,9 @@ class Steady:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._loop, self._context = session.loop, session.context
+        self._watch: LossWatch | None = None
+        """what tells a loss that stands out; none once enough of them were looked at"""
         self.on = False
         self.calls = Gate(True)
         """shut on counted steps: calls whose order is of no interest there"""
@@ -83,6 +87,7 @@ class Steady:
         self._losses = []
         self._full_at = session.next_full_step(loop.step)
         self.loss_calls.passed = 0
+        self._watch = None if session.spikes.done else session.training_loss.watch
         self.on = True
         self.calls.open = self.loss_calls.open = False
 
@@ -115,14 +120,11 @@ class Steady:
             self._session.training_loss.backward(loss)
         else:
             value = _item(loss)
-            if value - value != 0.0 or type(value) is not float:
-                self.leave()
-                return False
-            if not self._session.spikes.done and self._session.training_loss.watch.note(value):
+            if value - value != 0.0 or type(value) is not float or (self._watch and self._watch.note(value)):
                 self.leave()
                 return False
             self._losses.append(value)
-        self._session.loop.count_backward()
+        self._loop.count_backward()
         return True
 
     def is_usual(self, optimizer: Optimizer) -> bool:
@@ -130,19 +132,20 @@ class Steady:
 
     def stepped(self, optimizer: Optimizer) -> None:
         """The update of a counted step was made: note it down, and begin the next."""
-        session = self._session
+        session, context, rows, calls = self._session, self._context, self._rows, self.loss_calls
         losses = self._losses
         if not losses:  # they are on their way from a device
             session.training_loss.stepped("", session.deferred.after)
-        rates = [group["lr"] for group in optimizer.param_groups]
+        groups = optimizer.param_groups
         now = perf_counter()
-        self._rows.append((losses, rates, now))
+        rows.append((losses, [groups[0]["lr"]] if len(groups) == 1 else [group["lr"] for group in groups], now))
         self._losses = []
-        session.loop.count_step(self._key)
-        session.context.step = step = session.context.step + 1
-        unusual, self.loss_calls.passed = self.loss_calls.passed > self._most, 0
-        session.batch, session.targets = [], []
-        waits = len(self._rows) < ROWS and now - self._rows[0][2] < ROWS_SECONDS
+        self._loop.count_step(self._key)
+        context.step = step = context.step + 1
+        unusual, calls.passed = calls.passed > self._most, 0
+        if session.batch or session.targets:
+            session.batch, session.targets = [], []
+        waits = len(rows) < ROWS and now - rows[0][2] < ROWS_SECONDS
         if waits and step < self._full_at and not unusual:
             return
         self._write()

@@ -42,6 +42,7 @@ class PassWriter:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._fixed_at = 0
+        self._preferred = False
 
     def pass_known(self, seen: Pass) -> None:
         """The loop has decided what a pass was for: write what was measured in it."""
@@ -64,12 +65,21 @@ class PassWriter:
         for look in () if seen.data.get("fed") else seen.data.get("inputs", ()):
             self._session.batches.write(look, seen.phase, seen.step)
         self._session.membership.write(seen)
+        if seen.phase == VALIDATION and seen.loader and not self._preferred:
+            self._prefer(seen.loader)
         losses: list[LossLook] = seen.data.get("losses", [])
         for look in losses:
             self._write_loss(look, seen)
         if seen.phase == VALIDATION:
             self._add_validation(seen, losses)
             self._write_fixed_samples(seen)
+
+    def _prefer(self, loader: str) -> None:
+        """Validation is the first loader that does not train: many loops check the fit on the training loader first."""
+        if self._session.loop.loader_phases.get(loader) != TRAIN:
+            self._preferred = True
+            for probe in (self._session.validation_loss, self._session.predictions, self._session.samples):
+                probe.prefer(loader)
 
     def _write_loss(self, look: LossLook, seen: Pass) -> None:
         if look.values is not None:

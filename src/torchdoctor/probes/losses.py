@@ -91,6 +91,10 @@ class ValidationLoss:
         self._done: dict[str, tuple[float, int]] = {}
         self._first_loader: str | None = None
 
+    def prefer(self, loader: str) -> None:
+        """The loader whose passes are the validation; others are kept apart."""
+        self._first_loader = loader
+
     def add(self, loader: str, losses: list[tuple[list[float], int]]) -> None:
         """Loss boxes (a box is filled when its value arrives) and the samples each stands for."""
         if self._first_loader is None:

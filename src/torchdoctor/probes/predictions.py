@@ -159,6 +159,10 @@ class PredictionProbe:
             self._context.record.fact(self._train.fact(TRAIN), step, TRAIN)
             self._train = Tally.empty(self._train.classes)
 
+    def prefer(self, loader: str) -> None:
+        """The loader whose passes are the validation; others are kept apart."""
+        self._first_loader = loader
+
     @contained("predictions: validation")
     def validation(self, loader: str, counts: Tensor) -> None:
         if self._first_loader is None:

@@ -182,6 +182,10 @@ class SamplesProbe:
 
         self._context.read(rows.values, arrived)
 
+    def prefer(self, loader: str) -> None:
+        """The loader whose passes are the validation; others are kept apart."""
+        self._first_loader = loader
+
     @contained("samples: validation")
     def validation(self, loader: str, site: str, rows: Rows) -> None:
         if self._first_loader is None:

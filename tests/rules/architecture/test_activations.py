@@ -7,7 +7,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import GraphFact, ModelFact, ModuleFact
+from torchdoctor.facts import GraphFact, LossCallFact, ModelFact, ModuleFact
 from torchdoctor.findings import Finding, RuledOut, Severity
 
 DEAD, SATURATED = "dead-relu", "saturated-activations"
@@ -62,6 +62,24 @@ class TestDead:
         dead = np.full(STEPS, 0.3)
         dead[:20] = 0.9
         assert not found(relus({"relu1": dead}, loss=FALLING), DEAD)
+
+    def test_a_training_that_has_solved_its_task_is_not_sick(self) -> None:
+        memorised = np.concatenate([np.full(20, 2.3), np.geomspace(2.3, 1e-3, 80)])
+        assert [f.severity for f in found(relus({"relu1": 0.85}, loss=memorised), DEAD)] == [Severity.INFO]
+
+    def test_a_regression_that_found_only_the_mean_has_not_solved_it(self) -> None:
+        loss = np.geomspace(100.0, 1.0, STEPS)
+        builder = relus({"relu1": 0.85}, loss=loss).fact(LossCallFact("loss", "mse_loss", reduction="mean"))
+        builder.scalar(signals.TARGET_MEAN, 10.0, "train").scalar(signals.TARGET_STD, 1.0, "train")
+        assert [f.severity for f in found(builder, DEAD)] == [Severity.WARNING]
+
+    def test_few_samples_say_little_of_a_sparse_layer(self) -> None:
+        looks = [0, 1, 3, 9]
+        builder = relus({"relu1": 0.7}).matrix(signals.ACTIVATION["dead"], {"relu1": 0.7}, steps=looks)
+        assert not found(builder.scalar(signals.BATCH_SIZE, 8.0, "train"), DEAD)
+        assert found(builder.scalar(signals.BATCH_SIZE, 64.0, "train"), DEAD)
+        silent = relus({"relu1": 1.0}).matrix(signals.ACTIVATION["dead"], {"relu1": 1.0}, steps=looks)
+        assert found(silent.scalar(signals.BATCH_SIZE, 8.0, "train"), DEAD)
 
     def test_after_a_nan_nothing_counts(self) -> None:
         loss = STUCK.copy()

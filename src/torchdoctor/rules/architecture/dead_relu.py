@@ -14,8 +14,11 @@ from the loss, and the model's output hardly depends on its input.
 For every ReLU-like activation the share of units that were zero for every sample of every batch in the recent window is
 recorded. By chance alone about half of a deep layer's units may be off for all samples of a fresh network, so the bar
 is half plus three standard deviations of that chance, and at least 60 %. It has to be passed in the last half of the
-looks. It counts as a fault where the units were dead before the loss had fallen, or where the loss goes nowhere;
-units that fall silent in a model that learns well are information only: sparse codes look like that.
+looks; unless the whole layer is silent, looks count only from 64 samples on, since a living unit that fires for one
+sample in twenty is silent in fewer by chance. It counts as a fault where the units were dead before the loss had
+fallen, or where the loss goes nowhere; units that fall silent in a model that learns well are information only: sparse
+codes look like that, and so does a model that has memorised its samples. A loss that is down to a tenth of where it
+began and of what a constant guess scores is never held against dead units.
 
 ## How to fix it
 Lower the learning rate or warm it up; start biases at zero and weights by Kaiming; normalise inputs; use LeakyReLU or
@@ -39,13 +42,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.facts import TRAIN
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
-from torchdoctor.rules import curves
+from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.architecture.depth import reference
-from torchdoctor.rules.loss_curve import STUCK, broken_at, loss_curve
+from torchdoctor.rules.loss_curve import STUCK, LossCurve, broken_at, loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACTIVATION, WEIGHT
+from torchdoctor.signals import ACTIVATION, BATCH_SIZE, WEIGHT
 
 DEAD = ACTIVATION["dead"]
 
@@ -76,6 +80,12 @@ LOW_BIAS = -0.5
 """Mean of a bias at the first look. Usual initialisations are symmetric around zero and within 0.5."""
 LEARNED = 0.3
 """A loss that lost a third of its start belongs to a model that learns with the units it has left."""
+SOLVED = 0.1
+"""Of the first loss, and of a constant guess's: with less than a tenth left, nobody misses the dead units."""
+WINDOW = 8
+"""Looks over which the probe counts a unit as silent."""
+MIN_SAMPLES = 64
+"""A unit that fires for one sample in twenty is silent in 64 of them with a chance of 4 %, in 16 with one of 44 %."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 def _dead(run: Run, name: str, trace: Trace) -> Layer | None:
     finite = np.isfinite(trace.values)
     steps, values = trace.steps[finite], trace.values[finite]
+    enough = (_samples(run, len(values)) >= MIN_SAMPLES) | (values >= CUT)
+    steps, values = steps[enough], values[enough]
     if len(values) < MIN_LOOKS:
         return None
     module = run.modules.get(name)
@@ -123,6 +135,19 @@ def _dead(run: Run, name: str, trace: Trace) -> Layer | None:
     return Layer(name, float(np.median(late)), onset, bar, trace)
 
 
+def _samples(run: Run, looks: int) -> curves.Floats:
+    """Samples behind each look's share: those of the looks in the probe's window. Enough where the size is unknown."""
+    sizes = run.scalar(BATCH_SIZE, TRAIN).values
+    sizes = sizes[np.isfinite(sizes)]
+    batch = float(np.median(sizes)) if len(sizes) else float(MIN_SAMPLES)
+    return batch * np.minimum(np.arange(1, looks + 1), WINDOW)
+
+
+def _solved(run: Run, loss: LossCurve) -> bool:
+    guess = baseline.chance(run)
+    return loss.end >= 0 and loss.end <= SOLVED * min(loss.begin, loss.begin if guess is None else guess)
+
+
 def _judge(run: Run, layers: list[Layer]) -> tuple[Severity, float]:
     loss = loss_curve(run)
     if loss is None:
@@ -131,6 +156,8 @@ def _judge(run: Run, layers: list[Layer]) -> tuple[Severity, float]:
     early = min(layer.onset for layer in layers)
     if loss.stuck:
         return Severity.ERROR if worst >= CUT else Severity.WARNING, 0.9
+    if _solved(run, loss):
+        return Severity.INFO, 0.6
     if loss.fell >= LEARNED and loss.fell_until(early) >= STUCK:
         return Severity.INFO, 0.6
     return (Severity.WARNING, 0.8) if early <= _begin(run) or loss.fell < LEARNED else (Severity.INFO, 0.6)

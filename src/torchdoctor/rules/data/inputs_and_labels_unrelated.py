@@ -12,8 +12,10 @@ both cases validation is no better than the best constant guess, for classes and
 
 ## How it is detected
 Validation must be at chance in every one of the last passes: accuracy not above the share of the largest class and
-mean recall not above one over the number of classes, by three standard errors; or for numbers an R2 of at most 0.02.
-Beside it, one of two courses of training. By heart: the training loss fell well below chance although during the
+mean recall not above one over the number of classes, by three standard errors (of under 100 samples: the mean of the
+later passes by one); or for numbers an R2 of at most 0.02.
+Beside it, one of two courses of training. By heart: the training loss fell well below chance, or less far but surely
+while the validation loss never got below guessing, although during the
 first walk through the data, when every sample was new, it was at chance. Nothing: the training loss never left the
 level of guessing although the updates were of a usual size, every layer got a gradient, no layer is dead or saturated,
 and the outputs did change with the inputs.
@@ -74,9 +76,16 @@ AT_CHANCE = 0.95
 """Mean loss of the first walk through the data over chance: every sample was new, so nothing else was known."""
 STAYED = 0.97
 """Training loss over chance that never left the level of guessing."""
+SURELY = 4.0
+"""Standard errors by which the training loss must fall where it is not far below guessing yet."""
+NEVER_BELOW = 0.985
+"""Least validation loss over guessing: what is learned by heart only ever adds to it."""
 LEAST_STEPS = 100
 LEAST_PASSES = 3
-LEAST_SAMPLES = 50
+LEAST_SAMPLES = 30
+SURE_SAMPLES = 100
+"""With fewer samples three standard errors hide much: then the mean over the later passes must not lie above guessing
+by more than one."""
 USUAL_UPDATES = (1e-4, 0.2)
 """Relative change of the weights in one step: neither standing still nor ever thrown about."""
 FADED = 1e-3
@@ -107,13 +116,23 @@ def detect(run: Run) -> Iterator[Finding]:
     chance = classes_at_chance(run, end >= STAYED * guess) or numbers_at_chance(run)
     if chance is None:
         return
-    if end <= LEARNED * guess:
+    if end < STAYED * guess:
         first = _first_walk(run, losses)
-        if first is None or first < AT_CHANCE * guess:
+        if first is None or first < AT_CHANCE * guess or (end > LEARNED * guess and not _apart(run, losses, guess)):
             return
         yield _finding(run, chance, guess, end, first, losses)
     elif STAYED * guess <= end and chance.depends and _moves(run):
         yield _finding(run, chance, guess, end, None, losses)
+
+
+def _apart(run: Run, losses: curves.Curve, guess: float) -> bool:
+    """Training falls surely, bit by bit, while validation never gets below guessing: learning by heart has begun."""
+    later = losses.values[len(losses) // 4 :]
+    trend = curves.trend(later)
+    validation = run.scalar(LOSS_VALIDATION).values
+    validation = validation[np.isfinite(validation)]
+    falls = trend.change < 0 and trend.sigmas < -SURELY
+    return falls and len(validation) >= LEAST_PASSES and float(validation.min()) >= NEVER_BELOW * guess
 
 
 def _guess(run: Run) -> float | None:
@@ -139,9 +158,19 @@ def classes_at_chance(run: Run, stuck: bool) -> Chance | None:
     if not stuck and (any(beats[len(seen) // 2 :]) or sum(beats) > 0.2 * len(seen)):
         return None
     last = later[-1]
+    if last.samples < SURE_SAMPLES and _leans_up(later):
+        return None
     depends = float(np.median([o.favourite[1] for o in later])) < 1 - DEPENDS and last.present > 1
     text = f"validation accuracy {last.accuracy:.1%}, always naming one class scores {last.majority:.1%}"
     return Chance(text, last.accuracy, last.majority, depends)
+
+
+def _leans_up(later: list[outcomes.Outcome]) -> bool:
+    """Accuracy of the passes together above guessing by more than one standard error of a single pass."""
+    last = later[-1]
+    guess = max(last.majority, 1 / last.present)
+    accuracy = float(np.mean([o.accuracy for o in later]))
+    return accuracy > guess + float(np.sqrt(guess * (1 - guess) / last.samples))
 
 
 def numbers_at_chance(run: Run) -> Chance | None:

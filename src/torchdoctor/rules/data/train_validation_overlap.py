@@ -66,7 +66,11 @@ HARMFUL = 0.2
 WHOLE = 0.85
 """Share above which the group is taken to be wholly training data, given that the share is an estimate."""
 CLEAN_SAMPLES = 20
-MEANT = re.compile(r"(?<![a-z])[xy]?(val|valid|validation|test|dev|holdout)(set|loader|data|x|y)?(?![a-z])", re.I)
+MEANT = re.compile(
+    r"(?<![a-z])[xy]?(val|valid|validation|test|dev|holdout)(set|loader|data|x|y)?(?![a-z])"
+    r"(?!_(loss|acc|err|score|metric|r2|mse|mae|rmse|f1|auc))",
+    re.I,
+)
 """What people call data that must not be trained on."""
 
 
@@ -76,7 +80,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     found = [o for o in overlaps if is_beyond_chance(o)]
     clean = [o for o in overlaps if not is_beyond_chance(o) and o.matches == 0 and o.compared >= CLEAN_SAMPLES]
-    guilty = [o for o in found if is_fault(run, o, bool(clean))]
+    guilty = [o for o in found if is_fault(run, o, clean)]
     if guilty:
         yield _finding(run, max(guilty, key=lambda o: (o.by_index, o.share)))
     elif clean and not found:
@@ -108,13 +112,15 @@ def is_beyond_chance(overlap: Overlap) -> bool:
     return overlap.matches >= enough and overlap.matches >= BEYOND_CHANCE * overlap.chance
 
 
-def is_fault(run: Run, overlap: Overlap, beside_clean: bool) -> bool:
-    """Not so where the whole group is training data and that may be meant."""
+def is_fault(run: Run, overlap: Overlap, clean: list[Overlap]) -> bool:
+    """Not so where the whole group is training data and that may be meant. A line that serves a clean group, too, names
+    that one: `print(loss(model(X), y), loss(model(X_val), y_val))`."""
     if overlap.share < WHOLE:
-        return not (beside_clean and overlap.group.startswith("#") and overlap.trained is None)
-    if MEANT.search(overlap.group) or MEANT.search(overlap.code):
+        return not (clean and overlap.group.startswith("#") and overlap.trained is None)
+    shared = any(o.code == overlap.code for o in clean)
+    if MEANT.search(overlap.group) or (MEANT.search(overlap.code) and not shared):
         return True
-    return not beside_clean and (is_part(run, overlap) or overlap.by_index)
+    return not clean and (is_part(run, overlap) or overlap.by_index)
 
 
 def is_discrete(run: Run) -> bool:
