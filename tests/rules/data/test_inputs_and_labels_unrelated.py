@@ -5,7 +5,7 @@ import numpy as np
 from building import RunBuilder, findings
 from torchdoctor.facts import LoaderFact, LossCallFact, PredictionsFact, SamplesFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import LOSS_TRAIN, UPDATE_RATIO
+from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION, UPDATE_RATIO
 
 NAME = "inputs-and-labels-unrelated"
 RANDOM = np.random.default_rng(0)
@@ -59,3 +59,12 @@ def test_numbers_without_any_relation() -> None:
         builder.fact(SamplesFact("validation", "regression", 300, 1.1, metrics=metrics), step)
     (found,) = findings(builder.build(), NAME)
     assert found.severity is Severity.ERROR
+
+
+def test_learning_by_heart_that_has_only_begun() -> None:
+    slow = np.concatenate([np.full(50, 2.31), np.linspace(2.3, 2.15, 450)])
+    rising = course(slow, 60).scalar(LOSS_VALIDATION, [2.31, 2.32, 2.34, 2.36, 2.4], steps=[99, 199, 299, 399, 499])
+    (found,) = findings(rising.build(), NAME)
+    assert found.severity is Severity.WARNING
+    following = course(slow, 60).scalar(LOSS_VALIDATION, [2.3, 2.28, 2.25, 2.2, 2.17], steps=[99, 199, 299, 399, 499])
+    assert findings(following.build(), NAME) == []

@@ -82,3 +82,14 @@ def test_a_loader_that_trains_may_be_evaluated() -> None:
         .fact(split("loader", range(300)))
     )
     assert findings(run.build(), NAME) == []
+
+
+def test_one_line_that_prints_the_fit_and_the_validation() -> None:
+    line = "print(loss(model(X), y).item(), loss(model(X_val), y_val).item())"
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 300)))
+        .fact(member("validation", "#0", marks(0, 256), code=line))
+        .fact(member("validation", "#1", marks(300, 420), code=line))
+    )
+    assert findings(run.build(), NAME) == []

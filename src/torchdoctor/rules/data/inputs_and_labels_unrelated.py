@@ -80,6 +80,8 @@ SURELY = 4.0
 """Standard errors by which the training loss must fall where it is not far below guessing yet."""
 NEVER_BELOW = 0.985
 """Least validation loss over guessing: what is learned by heart only ever adds to it."""
+PARTED = 0.02
+"""Validation loss above training loss at the end, over guessing."""
 LEAST_STEPS = 100
 LEAST_PASSES = 3
 LEAST_SAMPLES = 30
@@ -116,23 +118,24 @@ def detect(run: Run) -> Iterator[Finding]:
     chance = classes_at_chance(run, end >= STAYED * guess) or numbers_at_chance(run)
     if chance is None:
         return
-    if end < STAYED * guess:
+    if end <= LEARNED * guess or _apart(run, losses, guess, end):
         first = _first_walk(run, losses)
-        if first is None or first < AT_CHANCE * guess or (end > LEARNED * guess and not _apart(run, losses, guess)):
+        if first is None or first < AT_CHANCE * guess:
             return
         yield _finding(run, chance, guess, end, first, losses)
     elif STAYED * guess <= end and chance.depends and _moves(run):
         yield _finding(run, chance, guess, end, None, losses)
 
 
-def _apart(run: Run, losses: curves.Curve, guess: float) -> bool:
+def _apart(run: Run, losses: curves.Curve, guess: float, end: float) -> bool:
     """Training falls surely, bit by bit, while validation never gets below guessing: learning by heart has begun."""
     later = losses.values[len(losses) // 4 :]
     trend = curves.trend(later)
     validation = run.scalar(LOSS_VALIDATION).values
     validation = validation[np.isfinite(validation)]
-    falls = trend.change < 0 and trend.sigmas < -SURELY
-    return falls and len(validation) >= LEAST_PASSES and float(validation.min()) >= NEVER_BELOW * guess
+    if len(validation) < LEAST_PASSES or trend.sigmas > -SURELY or float(validation.min()) < NEVER_BELOW * guess:
+        return False
+    return float(validation[-1]) - end > PARTED * guess and float(validation[-1]) >= guess
 
 
 def _guess(run: Run) -> float | None:
@@ -224,6 +227,7 @@ def _largest(run: Run, signal: Signal) -> float:
 
 def _finding(run: Run, chance: Chance, guess: float, end: float, first: float | None, losses: curves.Curve) -> Finding:
     by_heart = first is not None
+    well = by_heart and end <= LEARNED * guess
     validation = run.scalar(LOSS_VALIDATION)
     if by_heart:
         title = "The labels do not belong to the inputs: training is learned by heart, validation is at chance"
@@ -243,8 +247,8 @@ def _finding(run: Run, chance: Chance, guess: float, end: float, first: float | 
             "learned. Inputs and labels may be paired wrongly."
         )
     return RULE.finding(
-        severity=Severity.ERROR if by_heart else Severity.WARNING,
-        confidence=0.85 if by_heart else 0.6,
+        severity=Severity.ERROR if well else Severity.WARNING,
+        confidence=0.85 if well else 0.7 if by_heart else 0.6,
         title=title,
         summary=summary,
         fix=Fix(
