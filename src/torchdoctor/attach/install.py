@@ -22,6 +22,7 @@ from torchdoctor.attach.forward import ForwardWatch
 from torchdoctor.attach.guard import is_guarded
 from torchdoctor.attach.handling import HandlingSites
 from torchdoctor.attach.loaders import LoaderSites
+from torchdoctor.attach.loggers import LoggerSites
 from torchdoctor.attach.loss_sites import LossSites
 from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.printing import PrintSites
@@ -104,6 +105,7 @@ class Installation:
         if session.options.prints:
             wrap(builtins, "print", after=printing.printed)
         wrap(logging.Logger, "handle", after=printing.logged)
+        LoggerSites(printing).place(self.patches)
         self._keep_scripting_whole()
         self._hook(register_optimizer_step_pre_hook, sites.step_begins, unless=session.steady)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)

@@ -26,13 +26,13 @@ class PrintSites:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._names: set[str] = set()
+        self._last: dict[str, tuple[int, float]] = {}
 
     @guarded("text printed")
     def printed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         """Only text and plain numbers are read: what else is printed may be dear to turn into text."""
         if self.session.loop.backwards:
-            self._read(" ".join(str(a) for a in args if type(a) in (str, int, float)))
+            self.take(" ".join(str(a) for a in args if type(a) in (str, int, float)))
 
     @guarded("text logged")
     def logged(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
@@ -40,15 +40,17 @@ class PrintSites:
         if record is None or not self.session.loop.backwards or record.name.startswith("torchdoctor"):
             return
         if isinstance(record.args, tuple) and all(type(a) in (str, int, float) for a in (record.msg, *record.args)):
-            self._read(record.getMessage())
+            self.take(record.getMessage())
 
-    def _read(self, text: str) -> None:
+    def take(self, text: str) -> None:
+        """Record the metrics that this text speaks of."""
         if len(text) > LONGEST_TEXT or not _METRIC.search(text.lower()):
             return
         step = self.session.loop.updates
         for name, value in read_metrics(text):
-            if name in self._names or len(self._names) < NAMES_KEPT:
-                self._names.add(name)
+            told_again = self._last.get(name) == (step, value)  # printed, and given to a logger, too
+            if not told_again and (name in self._last or len(self._last) < NAMES_KEPT):
+                self._last[name] = (step, value)
                 self.session.record.scalar(signals.PRINTED.name, step, value, name)
 
 
