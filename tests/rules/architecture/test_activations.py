@@ -14,6 +14,7 @@ DEAD, SATURATED = "dead-relu", "saturated-activations"
 STEPS = 100
 STUCK = np.full(STEPS, 2.3)
 FALLING = np.geomspace(2.3, 0.2, STEPS)
+CALL = LossCallFact("mse_loss", "train", [64, 1], "float32", [64, 1], "float32", reduction="mean")
 
 
 def found(builder: RunBuilder, name: str) -> list[Finding]:
@@ -69,7 +70,7 @@ class TestDead:
 
     def test_a_regression_that_found_only_the_mean_has_not_solved_it(self) -> None:
         loss = np.geomspace(100.0, 1.0, STEPS)
-        builder = relus({"relu1": 0.85}, loss=loss).fact(LossCallFact("loss", "mse_loss", reduction="mean"))
+        builder = relus({"relu1": 0.85}, loss=loss).fact(CALL)
         builder.scalar(signals.TARGET_MEAN, 10.0, "train").scalar(signals.TARGET_STD, 1.0, "train")
         assert [f.severity for f in found(builder, DEAD)] == [Severity.WARNING]
 
