@@ -52,7 +52,11 @@ def test_steps_that_hold_the_loss_up() -> None:
 
 
 def test_gradients_that_oppose_each_other() -> None:
-    assert len(findings(bouncing(gradient=0.1, cosine=-0.6).build(), RATE)) == 1
+    assert len(findings(bouncing(gradient=0.5, cosine=-0.6).build(), RATE)) == 1
+
+
+def test_a_plain_bounce_near_the_floor() -> None:
+    assert len(findings(bouncing(0.15, gradient=1.2, cosine=-0.6).build(), RATE)) == 1
 
 
 @pytest.mark.parametrize(
@@ -65,8 +69,18 @@ def test_gradients_that_oppose_each_other() -> None:
         bouncing(lr=np.linspace(0.1, 0.001, STEPS)),
         bouncing(batch=2),
         bouncing(gradient=0.5, cosine=-0.1),
+        bouncing(gradient=0.1, cosine=-0.8),
     ],
-    ids=["noise of the task", "falls", "near its floor", "small updates", "decayed", "small batch", "little bounce"],
+    ids=[
+        "noise of the task",
+        "falls",
+        "near its floor",
+        "small updates",
+        "decayed",
+        "small batch",
+        "little bounce",
+        "opposed without being felt",
+    ],
 )
 def test_what_is_not_the_rate_is_silent(builder: RunBuilder) -> None:
     assert findings(builder.build(), RATE) == []

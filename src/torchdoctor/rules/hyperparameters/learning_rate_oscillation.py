@@ -15,9 +15,11 @@ steps hold it. Lower the rate and the loss drops within a few hundred steps.
 In the last half of the run, at a constant rate, the loss no longer falls (its fourth quarter is within a tenth of its
 third) and stands far from its floor (above a tenth of a constant guess), or at twice what it had reached before. And
 the steps explain it: from rate, momentum and gradients the height follows at which steps of that length hold the loss
-above the minimum, and it makes up half of the loss and more. Or successive gradients point in opposite directions,
-which is what jumping from wall to wall looks like. The weights must change by 0.4 % and more of their size in a step.
-A loss that still falls by less than half is reported where the steps explain far more than the whole of it.
+above the minimum, and it makes up a third of the loss and more. Or successive gradients point in opposite directions,
+which is what jumping from wall to wall looks like, and that height is a tenth of the loss and more: full batches with
+an optimizer that divides the gradient's size out always jump a little. The weights must change by 0.4 % and more of
+their size in a step. A loss that still falls by less than half is reported where the steps explain far more than the
+whole of it; one nearer to its floor (above a fiftieth of a constant guess) where both signs are plain.
 
 ## How to fix it
 Lower the rate to a third or a tenth, or better, decay it: cosine to zero over the run, or divide by ten when the loss
@@ -67,6 +69,11 @@ MORE_THAN_ALL = 1.6
 OPPOSED = -0.4
 """Cosine of successive gradients. At rest it is minus half of rate times curvature, seen through the batch's noise; at
 -0.4 the rate is close to twice the inverse curvature, where descent ends."""
+FELT = 0.1
+"""Share of the level that jumping must explain to be worth a lower rate: a sign-like step on full batches opposes its
+predecessor at any rate, and at a small one the loss hardly feels it."""
+NEAR_FLOOR = 0.02
+"""Level over a constant guess below which even a plain bounce costs nothing that a person would miss."""
 AGREEING = 0.3
 """Successive gradients that point the same way lead somewhere: such a loss drifts, or recovers from a spike."""
 LARGE_UPDATE = 4e-3
@@ -92,9 +99,10 @@ def bounces(state: Settling) -> bool:
             and state.excess >= MORE_THAN_ALL
             and state.ratio >= 2 * LARGE_UPDATE
         )
+    opposed = state.cosine <= OPPOSED and state.excess >= FELT
     if state.left < FAR_FROM_FLOOR and not state.level > WORSE_THAN_BEFORE * state.best:
-        return False
-    return state.excess >= MOST_OF_LOSS or state.cosine <= OPPOSED
+        return opposed and state.excess >= MORE_THAN_ALL and state.left >= NEAR_FLOOR
+    return state.excess >= MOST_OF_LOSS or opposed
 
 
 def _finding(run: Run, state: Settling) -> Finding:

@@ -17,7 +17,8 @@ Two things must come together. The loss: it ends in NaN or Inf after having grow
 or was thrown up and ended no better than it began, or had learned and lost it all. And the updates, measured while the
 loss was still ordinary: the relative change of the weight matrices in one step. About 0.001 is usual; 0.05 is large
 and 0.5 rewrites the layer. A loss that spikes and recovers is not reported (unless the first updates rewrote the layers
-and most of the damage is still there: a warning), nor are the losses of two optimizers that
+and most of the damage is still there: a warning; where it
+bounces since, learning-rate-oscillation says so), nor are the losses of two optimizers that
 play against each other unless they end in NaN.
 
 ## How to fix it
@@ -44,8 +45,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
-from torchdoctor.rules import baseline, curves, movement, stages
+from torchdoctor.rules import baseline, curves, movement, settling, stages
 from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.hyperparameters import learning_rate_oscillation
 from torchdoctor.rules.movement import USUAL_RATIO, Movement
 from torchdoctor.rules.nonfinite import first
 from torchdoctor.rules.rule import Rule
@@ -67,6 +69,8 @@ RULE = Rule(
         "overfitting",
         "clipping-too-tight",
         "weight-norm-growth",
+        "over-regularized",
+        "majority-class-collapse",
         "abnormal-distribution",
         "underfitting",
         "batch-too-small",
@@ -139,9 +143,15 @@ def detect(run: Run) -> Iterator[Finding]:
         guess = baseline.chance(run) if len(keys) == 1 else None
         for curve in stages.parts(run, whole):
             found = _examine(curve, guess, moved, adversarial=adversarial) if len(curve) else None
-            if found is not None:
+            if found is not None and not (found[0].how == "shaken" and _bounces(run)):
                 yield _finding(run, found[0], curve, found[1], key)
                 return
+
+
+def _bounces(run: Run) -> bool:
+    """A run that came back and is now held up by its steps: learning-rate-oscillation tells it better."""
+    state = settling.read(run)
+    return state is not None and learning_rate_oscillation.bounces(state)
 
 
 def _examine(
