@@ -24,7 +24,8 @@ blocks.
 
 ## Known false alarms
 A first batch that happens to be easy makes the next ones look like a rise; the running median and the length of the
-rise rule it out. A run that never recovers is told as learning-rate-too-high.
+rise rule it out. A run that never recovers, or whose first update is several times as large as the weights, is told as
+learning-rate-too-high.
 
 ## References
 Goyal et al., "Accurate, Large Minibatch SGD" (2017). Vaswani et al., "Attention Is All You Need" (2017). Liu et al.,
@@ -64,6 +65,8 @@ LASTED, LASTED_SHARE = 10, 0.02
 """Steps above the start, and as a share of the run."""
 LARGE_FIRST_UPDATE = 0.08
 """Relative change of the weight matrices in the first steps, eighty times the usual thousandth."""
+REPLACED = 5.0
+"""A first update of several times the weights leaves nothing of them: no warm-up makes such a rate a good one."""
 LARGER_THAN_LATER = 3.0
 RECOVERED = 0.5
 """End over start: the rate does work."""
@@ -106,7 +109,7 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
     if len(middle_S) < 5:
         return None
     first, later = float(middle_S[:3].max()), float(np.median(middle_S[len(middle_S) // 2 :]))
-    if first < LARGE_FIRST_UPDATE or first < LARGER_THAN_LATER * later:
+    if not LARGE_FIRST_UPDATE <= first <= REPLACED or first < LARGER_THAN_LATER * later:
         return None
     guess = baseline.chance(run)
     start = max(float(curve.values[0]), guess if guess is not None else 0.0)
