@@ -13,7 +13,9 @@ the loss is NaN.
 ## How it is detected
 Either over depth: from the first looks on, the root mean square of the gradient rises by a factor of 1000 or more from
 the late layers back to the early ones, in the order of depth and spread over the layers, and training is harmed (the
-loss does not fall, turns non-finite, or an update is larger than the weights). Or over time steps, in recurrent models:
+loss does not fall, turns non-finite, or an update is larger than the weights). The first look alone is enough where
+nearly every layer has more than the one behind it: behind a normalisation the first updates inflate the weights, which
+shrinks their gradients and hides the rise from all later looks. Or over time steps, in recurrent models:
 at the first look a change of the recurrent weights by one percent would change the loss by its own size or more (norm
 of gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips
 the gradient, and the loss climbs or turns non-finite. Or over training, in recurrent models: the gradient norm jumps to
@@ -73,6 +75,8 @@ RULE = Rule(
 RISE = 1e3
 """Early over late gradient. Convolutions see many positions, so a factor of 30 towards the input is usual."""
 ORDER = -0.8
+STRICT_ORDER = -0.95
+"""For a single look, which has nothing to average: nearly every layer has to have more than the one behind it."""
 MIN_HIDDEN = 4
 EARLY_LOOKS = 10
 """Before training has changed the picture, or ended it."""
@@ -130,7 +134,21 @@ def _rise(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
     if found is None or len(found) < MIN_HIDDEN + 1:
         return None
     inner = hidden(found)
-    return inner if 0 < inner.fall <= 1 / RISE and inner.order <= ORDER and inner.gradual else None
+    if 0 < inner.fall <= 1 / RISE and inner.order <= ORDER and inner.gradual:
+        return inner
+    untouched = profile(run.matrix(GRADIENT_L2), layers, None, 1)
+    if untouched is None or len(untouched) < MIN_HIDDEN + 1:
+        return None
+    inner = hidden(untouched)
+    return inner if _trend(inner) >= RISE and inner.order <= STRICT_ORDER and inner.gradual else None
+
+
+def _trend(inner: Profile) -> float:
+    """First over last layer on the line through the logarithms."""
+    if not np.all(np.isfinite(inner.values) & (inner.values > 0)):
+        return 0.0
+    depth = np.arange(len(inner))
+    return float(np.exp(min(-np.polyfit(depth, np.log(inner.values), 1)[0] * (len(inner) - 1), 700.0)))
 
 
 def _harm(run: Run, rise: Profile) -> str | None:
@@ -224,7 +242,7 @@ def _harm_after(run: Run, step: int) -> str | None:
 
 def _over_depth(run: Run, rise: Profile, harm: str) -> Finding:
     first, last = rise.layers[0], rise.layers[-1]
-    factor = 1 / rise.fall
+    factor = max(1 / rise.fall, _trend(rise))
     return RULE.finding(
         severity=Severity.ERROR,
         confidence=0.9,
