@@ -9,6 +9,7 @@ import dis
 import hashlib
 import random
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
@@ -41,7 +42,7 @@ class SplitProbe:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._described: set[str] = set()
-        self._bases: list[tuple[weakref.ref[Any], str, tuple[Any, ...]]] = []
+        self._bases: list[tuple[Callable[[], Any], str, tuple[Any, ...]]] = []
 
     @contained("splits: loader")
     def loader(self, name: str, loader: Any) -> None:
@@ -69,14 +70,18 @@ class SplitProbe:
 
     def _name(self, base: Any) -> str:
         """The same word for the same object, or for two that hold the same data."""
-        data = signature(base)
+        weak = hasattr(base, "__weakref__")
+        data = signature(base) if weak else (id(base), *map(id, base[:1])) if isinstance(base, (list, tuple)) else ()
         for known, name, held in self._bases:
             if known() is base or (data and data == held):
                 return name
         name = f"{type(base).__name__}/{len(self._bases)}"
-        if hasattr(base, "__weakref__"):
-            self._bases.append((weakref.ref(base), name, data))
+        self._bases.append((weakref.ref(base) if weak else _gone, name, data))
         return name
+
+
+def _gone() -> None:
+    """In place of a weak reference to what allows none (a list), which is told by its address and its first item's."""
 
 
 def sampled(loader: Any) -> Any:

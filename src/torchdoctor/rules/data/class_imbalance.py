@@ -53,6 +53,7 @@ RULE = Rule(
     family="data",
     needs=(PredictionsFact,),
     explains=(
+        "inputs-and-labels-unrelated",
         "majority-class-collapse",
         "weak-slice",
         "metric-disagrees-with-loss",
