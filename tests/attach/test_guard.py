@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchdoctor
+from attach.loggers import Run, SummaryWriter
 from attach.loops import Result, fingerprint
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import SITES, contained, guarded
@@ -58,6 +59,8 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
         if i == 6:
             print(f"step {i}: val_acc 0.5")
             logging.getLogger("train").warning("val_acc %.1f", 0.5)
+            Run().log({"val_acc": 0.5})
+            SummaryWriter().add_scalar("val_acc", 0.5)
         if i == 7:
             quasi.step(lambda a=a, b=b: _closure(quasi, model, a, b))
         if i == 9:
@@ -112,7 +115,7 @@ def _read_prints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _quiet(loggers: None) -> Iterator[None]:
     logger = logging.getLogger("torchdoctor")
     logger.setLevel(logging.CRITICAL)
     yield

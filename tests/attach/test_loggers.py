@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
-import pytest
 import torch
 
 import torchdoctor
+from attach.loggers import Run, SummaryWriter
 from torchdoctor.signals import PRINTED
 from torchdoctor.store.reader import open_run
-
-
-class Run:
-    def log(self, data: dict[str, Any], step: int | None = None) -> None:
-        self.data = data
-
-
-class SummaryWriter:
-    def add_scalar(self, tag: str, scalar_value: Any, global_step: int | None = None) -> None:
-        self.tag = tag
-
-
-@pytest.fixture
-def loggers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, kind in (("wandb.sdk.wandb_run", Run), ("torch.utils.tensorboard.writer", SummaryWriter)):
-        module = ModuleType(name)
-        setattr(module, kind.__name__, kind)
-        monkeypatch.setitem(sys.modules, name, module)
 
 
 def test_metrics_given_to_a_logger_are_read(loggers: None, tmp_path: Path) -> None:

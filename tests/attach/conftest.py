@@ -1,0 +1,18 @@
+"""What several tests of attaching stand on."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from attach.loggers import Run, SummaryWriter
+
+
+@pytest.fixture
+def loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, kind in (("wandb.sdk.wandb_run", Run), ("torch.utils.tensorboard.writer", SummaryWriter)):
+        module = ModuleType(name)
+        setattr(module, kind.__name__, kind)
+        monkeypatch.setitem(sys.modules, name, module)
