@@ -251,9 +251,10 @@ def resemblance(means: Trace) -> float:
 
 
 def rise_within_epochs(means: Trace, epoch: int | None) -> float:
-    """Rank correlation of the batch mean with its position in the epoch, for the best epoch length if unknown."""
+    """Rank correlation of the batch mean with its position in the epoch, for the best epoch length if unknown. Of an
+    unknown epoch two must have passed: what rises once over the run drifts (a target that a network computes)."""
     last = int(means.steps[-1])
-    lengths = [epoch] if epoch else [last + 1, *range(LEAST_LOOKS, min(last // 2, LONGEST_EPOCH))]
+    lengths = [epoch] if epoch else range(LEAST_LOOKS, min(last // 2, LONGEST_EPOCH))
     return max((rank_correlation(means.steps % n, means.values) for n in lengths), key=abs, default=0.0)
 
 

@@ -15,7 +15,7 @@ columns of a small table, and by `groups` given to `doctor.log_predictions`. A s
 30 points more often than the rest and three times as often, the rest is right at least 70 % of the time, and a
 one-sided binomial test rejects an error rate of twice the rest's, at 1e-4 over the number of slices looked at. Both
 of the last passes must say so. For numbers, a slice is weak where its squared error is at least the variance of its
-own targets while the rest explains at least 70 % of it.
+own targets and three times the rest's, while the rest explains at least 70 % of its variance.
 
 ## How to fix it
 Look at the worst samples of the slice first (their indices are in the evidence): damaged inputs and wrong labels show.
@@ -56,7 +56,8 @@ WORSE_BY = 0.3
 """Error rate of the slice above that of the rest: some classes are harder by nature, so a mere difference is no fault.
 Chosen; a slice that fails in a third more of its cases is one that its users notice."""
 WORSE_TIMES = 3.0
-"""Error rate over that of the rest: a gap of 0.3 means little where the rest errs nearly as often."""
+"""Error over that of the rest: a gap of 0.3 means little where the rest errs nearly as often, and so does a slice of
+numbers that hardly differ from each other."""
 REST_RIGHT = 0.7
 """Share of the rest that is right: below it the whole model is weak, not a slice of it."""
 ERROR_RATE = 1e-4
@@ -157,7 +158,7 @@ def _read(fact: SamplesFact, part: dict[str, object]) -> Slice | None:
     if fact.task != "regression" or not variance or not spread or part["by"] == "target magnitude":
         return None
     others = (fact.loss * fact.samples - loss * samples) / rest
-    if loss < FAILS * spread or others > (1 - EXPLAINED) * variance:
+    if loss < FAILS * spread or others > (1 - EXPLAINED) * variance or loss < WORSE_TIMES * others:
         return None
     return Slice(name, samples, loss / variance, others / variance, numbers=True)
 

@@ -16,7 +16,8 @@ backward began from, the operators between them (a negation), the optimizer's `m
 written by hand counts where the graph shows a squared or absolute difference, or a log-softmax, under the wrong sign.
 Two flips cancel each other. The finding stands where an odd number of them remains and the criterion did not
 improve. Without any such sign it is a warning where a known loss rises without a break from the first step on, with
-updates of ordinary size, until the predictions are far worse than a constant guess.
+updates of ordinary size and gradients that do not oppose each other, until the predictions are far worse than a
+constant guess.
 
 ## How to fix it
 Give the criterion to backward as it is; remove `maximize=True`; keep the rate above zero.
@@ -50,7 +51,7 @@ from torchdoctor.rules.loss_graph import LossGraph, Operator
 from torchdoctor.rules.places import call_places, call_site, known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import ACCURACY_TRAIN, LEARNING_RATE, LOSS_CALLED, LOSS_TRAIN
+from torchdoctor.signals import ACCURACY_TRAIN, GRADIENT_COSINE, LEARNING_RATE, LOSS_CALLED, LOSS_TRAIN
 
 RULE = Rule(
     code="T020",
@@ -285,12 +286,16 @@ def _climbs(run: Run, loss: LossCurve) -> str | None:
     moved, chance = movement.read(run), baseline.chance(run)
     if moved is None or chance is None or not float(np.nanmedian(moved.middle_S)) < SMALL_UPDATE:
         return None
+    cosines = run.scalar(GRADIENT_COSINE).values
+    if len(cosines) and float(np.nanmedian(cosines)) < 0:  # it jumps from wall to wall: a rate too high climbs so
+        return None
     accuracy, call = run.scalar(ACCURACY_TRAIN), baseline.only_call(run)
     if call is not None and call.classes and len(accuracy) >= 3:
         reached = float(np.median(accuracy.last(3).values))
         guessed = 1.0 / call.classes
         return f"{reached:.1%} right, chance is {guessed:.1%}" if reached < BELOW_CHANCE * guessed else None
-    return f"{heights[-1] / chance:.1f} times the loss of a constant guess" if heights[-1] > RISEN * chance else None
+    far = figure(heights[-1] / chance)
+    return f"{far} times the loss of a constant guess" if heights[-1] > RISEN * chance else None
 
 
 def _finding(run: Run, loss: LossCurve, flips: list[Flip]) -> Finding:

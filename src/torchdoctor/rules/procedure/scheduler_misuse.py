@@ -85,6 +85,8 @@ OVER = 1.2
 """Calls over length from which a cosine has visibly turned up again."""
 STUCK_AT_ZERO = 0.2
 """Share of the run after the schedule has reached zero."""
+MOSTLY_ZERO = 0.8
+"""Above it the schedule was hardly ever at work: learning-rate-decayed-too-early or no-parameter-update tell that."""
 LEAST_UPDATES = 20
 LEAST_EPOCH = 4
 CYCLIC = ("CosineAnnealingWarmRestarts", "CyclicLR", "SWALR", "SequentialLR", "ChainedScheduler")
@@ -323,7 +325,7 @@ def _past_its_end(schedule: Schedule) -> Misuse | None:
         )
     zero = np.flatnonzero(rates == 0)
     idle = 1 - float(schedule.steps[int(zero[0])]) / schedule.updates if len(zero) else 0.0
-    if idle >= STUCK_AT_ZERO and not np.any(rates[int(zero[0]) :] > 0):
+    if STUCK_AT_ZERO <= idle <= MOSTLY_ZERO and not np.any(rates[int(zero[0]) :] > 0):
         return Misuse(
             f"{fact.type} has run out: the learning rate is 0 for the last {idle:.0%} of the updates",
             "The schedule is shorter than the training. From its end on nothing changes any more.",
