@@ -15,9 +15,12 @@ the recorder.
 
 from __future__ import annotations
 
+import os
+
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # asking for a device must not keep forks from using it
+
 import argparse
 import hashlib
-import os
 import platform
 import shlex
 import subprocess
@@ -124,7 +127,7 @@ def _progress() -> Progress:
 
 
 def repair(outcomes: list[Outcome], first_seed: int) -> tuple[list[Trial], list[str], int]:
-    """Sick zoo cases that were named first and have a mechanical fix: once each, no graver than medium."""
+    """Sick zoo cases that were named first and have a mechanical fix: once each, medium or without a grade."""
     trials, scripts, asked = [], [], 0
     for outcome in outcomes:
         trial = outcome.trial

@@ -8,8 +8,9 @@ Every arm trains in a process of its own that stays attached and warm, and all o
 they started) while it trains, so that one thing runs at a time. In a round every arm is measured between two blocks of
 the bare one (bare, arm, arm, bare), because the machine drifts within seconds; that gives one ratio. All processes are
 started anew a few times, because where memory happens to lie makes a process faster or slower for its whole life. The
-table has the median of all ratios and its 95 % bootstrap interval. A block's time is the whole of it, so rare dear
-steps count in full. With --write the table goes into benchmarks/RESULTS.md, between marks of its own for each device.
+table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes, then over their rounds),
+and the ratio of the sums of all blocks, in which rare dear steps count in full. With --write it goes into
+benchmarks/RESULTS.md, between marks of its own for each device.
 """
 
 from __future__ import annotations
@@ -197,19 +198,27 @@ def _tell(text: str) -> None:
         print(f"\r{text} ", end="", file=sys.stderr, flush=True)
 
 
-def interval(ratios: list[float]) -> tuple[float, float]:
-    """95 % bootstrap interval of the median."""
+def interval(ratios: list[float], processes: int) -> tuple[float, float]:
+    """95 % bootstrap interval of the median; rounds of one set of processes stay together, as they share its luck."""
     rng = random.Random(SEED)
-    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    rounds = len(ratios) // processes
+    sets = [ratios[i * rounds : (i + 1) * rounds] for i in range(processes)]
+
+    def resample() -> float:
+        drawn = rng.choices(sets, k=processes)
+        return statistics.median(ratio for one in drawn for ratio in rng.choices(one, k=rounds))
+
+    medians = sorted(resample() for _ in range(RESAMPLES))
     return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES) - 1]
 
 
-def rows_of(workload: Workload, pairs: dict[str, list[Pair]]) -> list[list[str]]:
+def rows_of(workload: Workload, pairs: dict[str, list[Pair]], processes: int) -> list[list[str]]:
     bare = statistics.median(pair.bare for of_arm in pairs.values() for pair in of_arm)
-    rows = [[workload.name, "bare", ARMS["bare"].about, f"{bare * 1e3:.3f}", "", "", ""]]
+    rows = [[workload.name, "bare", ARMS["bare"].about, f"{bare * 1e3:.3f}", "", "", "", ""]]
     for arm, of_arm in pairs.items():
         ratios = [pair.own / pair.bare for pair in of_arm]
-        low, high = interval(ratios)
+        low, high = interval(ratios, processes)
+        whole = sum(pair.own for pair in of_arm) / sum(pair.bare for pair in of_arm)
         rows.append(
             [
                 workload.name,
@@ -219,12 +228,13 @@ def rows_of(workload: Workload, pairs: dict[str, list[Pair]]) -> list[list[str]]
                 f"{statistics.median(pair.own - pair.bare for pair in of_arm) * 1e6:+.0f}",
                 f"{100 * (statistics.median(ratios) - 1):+.1f} %",
                 f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}",
+                f"{100 * (whole - 1):+.1f} %",
             ]
         )
     return rows
 
 
-HEAD = ["workload", "arm", "what it does", "ms a step", "us added", "overhead", "95 % interval"]
+HEAD = ["workload", "arm", "what it does", "ms a step", "us added", "overhead", "95 % interval", "of sums"]
 
 
 def table(rows: list[list[str]]) -> str:
@@ -295,6 +305,8 @@ def parse() -> argparse.Namespace:
     for name, known in [(w, WORKLOADS) for w in options.workloads] + [(a, ARMS) for a in options.arms]:
         if name not in known:
             parser.error(f"there is no {name}; choose from {', '.join(known)}")
+    if not set(options.arms) - {"bare"}:
+        parser.error("the bare arm is what the others are compared with; name another")
     if unfit := [w for w in options.workloads if options.device not in WORKLOADS[w].devices]:
         parser.error(f"{', '.join(unfit)} cannot run on {options.device}")
     return options
@@ -314,7 +326,7 @@ def main() -> None:
     arms, missing = choose_arms(options.arms)
     rows: list[list[str]] = []
     for name in options.workloads:
-        found = rows_of(WORKLOADS[name], measure(WORKLOADS[name], arms, options))
+        found = rows_of(WORKLOADS[name], measure(WORKLOADS[name], arms, options), options.processes)
         print("\n".join(["", *("  ".join((r[0], r[1], r[3] + " ms", *r[4:])) for r in found)]), flush=True)
         rows += found
     text = section(table(rows), options, missing)

@@ -52,6 +52,7 @@ class ForwardWatch:
         """models that get what another model made, and no data, in every training pass looked at"""
         self._given: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._teachers: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._contexts = 0
         self._idle_contexts = 0
 
@@ -200,12 +201,17 @@ class ForwardWatch:
                 earlier.feeds = not earlier.grad
 
     def _note_teachers(self, model: nn.Module, tensors: list[Tensor]) -> None:
-        """Another model's pass without gradients over this training pass's very batch gives targets (distillation)."""
+        """Another model's pass without gradients over this training pass's very batch gives targets (distillation), if
+        that model is not trained itself: models that learn side by side are checked on the same data."""
+        self._trained.add(model)
+        self._teachers.discard(model)
         for _, earlier in self._outputs:
             first = earlier.data.get("first")
             given = first() if first is not None else None
             teacher = earlier.data["model"]()
-            if given is not None and teacher not in (None, model) and any(t is given for t in tensors):
+            if teacher is None or teacher in self._trained or earlier.step != self.session.loop.updates:
+                continue
+            if given is not None and any(t is given for t in tensors):
                 earlier.teaches = True
                 self._teachers.add(teacher)
 

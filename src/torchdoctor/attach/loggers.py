@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from torchdoctor.attach.guard import guarded
@@ -57,7 +59,8 @@ class LoggerSites:
 
     def _take(self, name: Any, value: Any) -> None:
         """Numbers on a device are left there: reading them would make the script wait."""
-        if isinstance(value, Tensor) and value.is_cpu and value.numel() == 1:
+        small = isinstance(value, (Tensor, np.generic, np.ndarray)) and getattr(value, "is_cpu", True)
+        if small and math.prod(value.shape) == 1:
             value = value.item()
         if isinstance(name, str) and isinstance(value, (int, float)) and self._printing.session.loop.backwards:
             self._printing.take(f"{name.replace('/', ' ')} {float(value):.8f}")

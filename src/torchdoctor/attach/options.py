@@ -31,7 +31,7 @@ class Options:
     name: str | None = None
     """the run's name; None makes one from the script and the time"""
     overhead: float | None = None
-    """share of a step's time that may be spent on measuring; None: 0.01 on a GPU, 0.03 on a CPU"""
+    """share of a step's time that may be spent on measuring; None: 0.01"""
     modules: tuple[str, ...] = ("*",)
     """globs over module names: whose parameters and outputs are measured"""
     every_step: bool = False

@@ -11,8 +11,10 @@ from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.session import Session
 
 LONGEST_TEXT = 2000
-NAMES_KEPT = 16
+NAMES_KEPT = 32
 """Different names that are followed."""
+ROUNDED = 0.0051
+"""What a share that is printed with two digits is off by, at most."""
 
 _METRIC = re.compile(r"acc|f1|r2|recall|precision")
 _TOKEN = re.compile(
@@ -48,10 +50,14 @@ class PrintSites:
             return
         step = self.session.loop.updates
         for name, value in read_metrics(text):
-            told_again = self._last.get(name) == (step, value)  # printed, and given to a logger, too
-            if not told_again and (name in self._last or len(self._last) < NAMES_KEPT):
+            if not self._is_told_again(name, step, value) and (name in self._last or len(self._last) < NAMES_KEPT):
                 self._last[name] = (step, value)
                 self.session.record.scalar(signals.PRINTED.name, step, value, name)
+
+    def _is_told_again(self, name: str, step: int, value: float) -> bool:
+        """Printed, rounded or as a percentage, and given to a logger, too."""
+        at, before = self._last.get(name, (-1, 0.0))
+        return at == step and any(abs(before * factor - value) <= ROUNDED * factor for factor in (1.0, 100.0, 0.01))
 
 
 def read_metrics(text: str) -> Iterator[tuple[str, float]]:

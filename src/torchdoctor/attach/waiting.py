@@ -65,7 +65,7 @@ class PassWriter:
         for look in () if seen.data.get("fed") else seen.data.get("inputs", ()):
             self._session.batches.write(look, seen.phase, seen.step)
         self._session.membership.write(seen)
-        if seen.phase == VALIDATION and seen.loader and not self._preferred:
+        if seen.phase == VALIDATION and seen.loader and not self._preferred and self._session.loop.backwards:
             self._prefer(seen.loader)
         losses: list[LossLook] = seen.data.get("losses", [])
         for look in losses:

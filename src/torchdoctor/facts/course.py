@@ -64,7 +64,7 @@ class HealthFact(Fact):
 
     kind: ClassVar[str] = "own_health"
     UNNOTICED_SECONDS: ClassVar[float] = 0.5
-    """of our own time in a whole run; until then a share of a short run says little"""
+    """of our own time after the first steps; until then a share of a short run says little"""
     overhead: float | None
     """share of the bare step time, after the first steps"""
     budget: float

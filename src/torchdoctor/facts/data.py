@@ -84,19 +84,6 @@ class MembershipFact(Fact):
 
 
 @dataclass(frozen=True)
-class PoolFact(Fact):
-    """The stored samples that a batch, equal in all looks and made anew each time, was drawn from."""
-
-    kind: ClassVar[str] = "pool"
-    name: str
-    """the user's variable"""
-    samples: int
-    batch: int
-    chosen: bool
-    """a mask, or an index kept from look to look, selects just these"""
-
-
-@dataclass(frozen=True)
 class FeaturesFact(Fact):
     """Mean and standard deviation of each feature over the first validations, all their watched batches together."""
 

@@ -23,7 +23,6 @@ from torchdoctor.attach.loop import Loop, Pass
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, FeaturesFact, MembershipFact, TokensFact, ValidationBatchFact
 from torchdoctor.probes.batches import count_values
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.pool import PoolProbe
 
 SAMPLES = 256
 """Samples of a batch that are fingerprinted."""
@@ -119,7 +118,6 @@ class MembershipProbe:
         self._moments: dict[str, Moments] = {}
         self._tokens: dict[tuple[str, str], tuple[int, NDArray[np.int64], int]] = {}
         self._last: set[int] = set()
-        self._pool = PoolProbe(context)
         self.last_input: Callable[[], Tensor | None] = lambda: None
         """what the model got at the last look at training, if it still exists"""
         self._validation = -1
@@ -149,7 +147,6 @@ class MembershipProbe:
             seen.data["spread"] = measure_spread(tensor.detach())
             seen.data["bits"] = measure_bits(tensor.detach())
             seen.data["part"] = 1.0 if self.last_input() is tensor else cut_from(tensor)
-            self._pool.search(tensor, anew=self.last_input() is not tensor and seen.data["part"] == 1.0)
             self.last_input = weakref.ref(tensor)
             return
         if self._loop.validations <= VALIDATIONS_READ:
@@ -206,7 +203,6 @@ class MembershipProbe:
         record = self._context.record
         record.scalar(signals.BATCH_DISTINCT.name, step, len(marks) / len(values), TRAIN)
         if self._last:
-            self._pool.looked(repeated=marks == self._last)
             record.scalar(signals.BATCH_REPEATED.name, step, len(marks & self._last) / len(marks), TRAIN)
         self._last = marks
         members = self._members.setdefault((TRAIN, ""), Members())

@@ -71,7 +71,7 @@ class SplitProbe:
     def _name(self, base: Any) -> str:
         """The same word for the same object, or for two that hold the same data."""
         weak = hasattr(base, "__weakref__")
-        data = signature(base) if weak else (id(base), *map(id, base[:1])) if isinstance(base, (list, tuple)) else ()
+        data = signature(base) if weak else (id(base), *(map(id, base[:1]) if isinstance(base, (list, tuple)) else ()))
         for known, name, held in self._bases:
             if known() is base or (data and data == held):
                 return name

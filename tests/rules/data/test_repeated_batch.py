@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, detect, findings
-from torchdoctor.facts import InputsFact, LoaderFact, MembershipFact, PoolFact, SplitFact
+from torchdoctor.facts import InputsFact, LoaderFact, MembershipFact, SplitFact
 from torchdoctor.findings import RuledOut, Severity
 from torchdoctor.signals import (
     BATCH_PART,
@@ -80,16 +80,6 @@ def test_workers_that_share_a_generator() -> None:
 
 def test_different_batches_rule_it_out() -> None:
     assert [type(s) for s in detect(record(0.02, 300).fact(loader(1000)).build(), NAME)] == [RuledOut]
-
-
-def test_the_same_rows_indexed_anew_out_of_a_larger_tensor() -> None:
-    (found,) = findings(record(1.0, 32).fact(PoolFact("X", 2400, 32, chosen=False)).build(), NAME)
-    assert found.severity is Severity.WARNING and "out of X, which holds 2,400" in found.evidence[0].text
-
-
-@pytest.mark.parametrize("pool", [PoolFact("X", 2400, 32, chosen=True), PoolFact("X", 64, 32, chosen=False)])
-def test_rows_that_are_chosen_or_most_of_what_there_is(pool: PoolFact) -> None:
-    assert findings(record(1.0, 32).fact(pool).build(), NAME) == []
 
 
 def kept_batch(run: RunBuilder, validation: float) -> RunBuilder:

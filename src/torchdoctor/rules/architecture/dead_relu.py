@@ -136,10 +136,11 @@ def _dead(run: Run, name: str, trace: Trace) -> Layer | None:
 
 
 def _samples(run: Run, looks: int) -> curves.Floats:
-    """Samples behind each look's share: those of the looks in the probe's window. Enough where the size is unknown."""
+    """Samples behind each look's share: those of the looks in the probe's window. Enough where the size is unknown, and
+    where the window is full: smaller batches have none with more."""
     sizes = run.scalar(BATCH_SIZE, TRAIN).values
     sizes = sizes[np.isfinite(sizes)]
-    batch = float(np.median(sizes)) if len(sizes) else float(MIN_SAMPLES)
+    batch = max(float(np.median(sizes)) if len(sizes) else float(MIN_SAMPLES), MIN_SAMPLES / WINDOW)
     return batch * np.minimum(np.arange(1, looks + 1), WINDOW)
 
 

@@ -242,7 +242,7 @@ def _harm_after(run: Run, step: int) -> str | None:
 
 def _over_depth(run: Run, rise: Profile, harm: str) -> Finding:
     first, last = rise.layers[0], rise.layers[-1]
-    factor = max(1 / rise.fall, _trend(rise))
+    factor = float(rise.values[0] / rise.values[-1]) if rise.values[-1] > 0 else 1 / rise.fall
     return RULE.finding(
         severity=Severity.ERROR,
         confidence=0.9,

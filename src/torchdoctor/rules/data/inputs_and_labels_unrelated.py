@@ -87,7 +87,7 @@ LEAST_PASSES = 3
 LEAST_SAMPLES = 30
 SURE_SAMPLES = 100
 """With fewer samples three standard errors hide much: then the mean over the later passes must not lie above guessing
-by more than one."""
+by more than one, and numbers are not judged at all."""
 USUAL_UPDATES = (1e-4, 0.2)
 """Relative change of the weights in one step: neither standing still nor ever thrown about."""
 FADED = 1e-3
@@ -178,7 +178,7 @@ def _leans_up(later: list[outcomes.Outcome]) -> bool:
 
 def numbers_at_chance(run: Run) -> Chance | None:
     seen = [f for _, f in outcomes.looks(run, VALIDATION, "regression") if "r2" in f.metrics]
-    if len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
+    if len(seen) < LEAST_PASSES or seen[-1].samples < SURE_SAMPLES:
         return None
     if max(f.metrics["r2"] for f in seen) > NO_SIGNAL:
         return None

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, InputsFact, LoaderFact, MembershipFact, PoolFact, SplitFact
+from torchdoctor.facts import TRAIN, InputsFact, LoaderFact, MembershipFact, SplitFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.data.membership import members
@@ -104,7 +104,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if len(values) >= LEAST_LOOKS and float((values >= SAME).mean()) > 0.9:
         yield from judge_same(run, len(values) + 1)
     elif (same := equal_targets(run)) is not None:
-        yield from judge_same(run, same)
+        yield from judge_same(run, same, by_targets=True)
     elif (successive := equal_neighbours(run)) is not None:
         yield _successive(run, *successive)
     else:
@@ -161,7 +161,7 @@ def falls_behind(run: Run) -> float | None:
     return high / low if 0 < GAP * low < high else None
 
 
-def judge_same(run: Run, looks: int) -> Iterator[Finding]:
+def judge_same(run: Run, looks: int, by_targets: bool = False) -> Iterator[Finding]:
     seen = samples_seen(run)
     loaders = train_loaders(run)
     sizes = run.scalar(BATCH_SIZE, TRAIN).values
@@ -172,7 +172,7 @@ def judge_same(run: Run, looks: int) -> Iterator[Finding]:
         held = f"its dataset holds {size:,.0f} samples" if np.isfinite(size) else "its dataset is a stream"
         text = f"a loader was asked in every step and handed out the same {batch:.0f} samples each time; {held}"
         code = "for batch in loader:  # not next(iter(loader)) inside the loop, which starts anew every time"
-        severity = Severity.ERROR if np.isfinite(size) else Severity.WARNING
+        severity = Severity.ERROR if np.isfinite(size) and not by_targets else Severity.WARNING
         yield _finding(run, severity, looks, text, Fix("Go through the loader instead of restarting it.", code))
     elif not loaders and len(parts) and float(np.median(parts)) < CUT:
         part = float(np.median(parts))
@@ -183,13 +183,6 @@ def judge_same(run: Run, looks: int) -> Iterator[Finding]:
         fix = Fix(
             "Advance the index with the step.",
             "for i in range(0, len(X), batch_size):\n    xb, yb = X[i : i + batch_size], y[i : i + batch_size]",
-        )
-        yield _finding(run, Severity.WARNING, looks, text, fix)
-    elif (pool := run.last_fact(PoolFact)) is not None and not pool.chosen and pool.batch < CUT * pool.samples:
-        text = f"every step takes the same {pool.batch} samples anew out of {pool.name}, which holds {pool.samples:,}"
-        fix = Fix(
-            "Draw a different index in every step: make the generator (or seed it) once, before the loop.",
-            "i = torch.randint(0, len(X), (batch_size,), generator=generator)  # generator made outside the loop",
         )
         yield _finding(run, Severity.WARNING, looks, text, fix)
     elif loaders and (gap := falls_behind(run)) is not None:

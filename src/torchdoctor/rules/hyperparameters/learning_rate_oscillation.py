@@ -84,12 +84,15 @@ SMALL_BATCH = 8
 
 def detect(run: Run) -> Iterator[Finding]:
     state = settling.read(run)
-    if state is not None and bounces(state) and not state.batch <= SMALL_BATCH:
+    if state is not None and bounces(state):
         yield _finding(run, state)
 
 
 def bounces(state: Settling) -> bool:
-    """Flat, far from the floor or from what it had reached, with steps that explain it."""
+    """Flat, far from the floor or from what it had reached, with steps that explain it. Few samples a step are
+    batch-too-small's."""
+    if state.batch <= SMALL_BATCH:
+        return False
     if state.ratio < LARGE_UPDATE or state.cosine > AGREEING:
         return False
     if not state.flat:
