@@ -310,3 +310,26 @@ def test_a_teacher_that_sees_the_training_batch_is_no_validation(tmp_path: Path)
     phase = run.last_fact(PhaseFact)
     assert phase is not None
     assert phase.validations == 0
+
+
+def test_models_that_learn_side_by_side_are_no_teachers_of_each_other(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, held_out = torch.randn(40, 8), torch.randn(30, 8)
+    models = [nn.Linear(8, 2) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        for _ in range(10):
+            for model, optimizer in zip(models, optimizers, strict=True):
+                model.train()
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), x[:, :2].argmax(1)).backward()
+                optimizer.step()
+                model.eval()
+                with torch.no_grad():
+                    for data in (x, held_out):
+                        (model(data).argmax(1) == data[:, :2].argmax(1)).float().mean().item()
+    run = doctor.run()
+    assert run is not None
+    phase = run.last_fact(PhaseFact)
+    assert phase is not None
+    assert phase.passes_validation > 30
