@@ -15,7 +15,7 @@ What is kept from the run's end is worse than what it had at the onset.
 ## How it is detected
 The validation loss of every pass is smoothed and its lowest point taken as the onset. The finding needs five passes,
 at least three of them after the onset, a rise beyond three times the scatter from pass to pass, and a training loss
-that went on falling. How much of the whole gain was given back decides: a quarter of it (or a tenth, if the loss is
+that went on falling. How much of the whole gain was given back decides: a quarter of it (or 15 %, if the loss is
 also half again its best) is a warning, less is an info, since mild overfitting after the best checkpoint harms nobody
 who keeps that checkpoint.
 
@@ -64,9 +64,11 @@ WORTH_TELLING = 0.03
 """Rise over the best that anybody would care for."""
 GIVEN_BACK = 0.25
 """Share of the whole gain on validation that was lost again after the onset."""
-GIVEN_BACK_LESS, RISEN = 0.1, 1.5
+GIVEN_BACK_LESS, RISEN = 0.15, 1.5
 """A smaller share counts where the loss is also half again its best."""
 RISEN_AT_LEAST = 1.2
+KEPT = 0.8
+"""Share of the highest rise that must still be there in the end: less is a hump that was crossed."""
 FELL_ON = 0.9
 """Training loss at the end over that at the onset."""
 
@@ -125,7 +127,7 @@ def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | N
         return None
     best, end = float(level_V[low]), float(np.median(after[-3:]))
     scatter = curves.noise(validation.values)
-    if end - best <= max(BEYOND_SCATTER * scatter, WORTH_TELLING * abs(best)) or not _keeps_rising(after):
+    if end - best <= max(BEYOND_SCATTER * scatter, WORTH_TELLING * abs(best)) or not _stays_up(after, best):
         return None
     onset = int(validation.steps[low])
     around = losses.steps <= onset
@@ -140,12 +142,11 @@ def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | N
     return Turn(onset, best, end, (end - best) / max(start - best, end - best), at_onset, at_end)
 
 
-def _keeps_rising(after: curves.Floats) -> bool:
-    """Most passes after the onset are above the one before it, and the last third is the highest."""
+def _stays_up(after: curves.Floats, best: float) -> bool:
+    """It rises from pass to pass for the most part, or its last third keeps most of the highest rise."""
     third = max(1, len(after) // 3)
-    return bool(
-        np.median(after[-third:]) >= 0.98 * np.max(curves.smooth(after, 3)) or np.mean(np.diff(after) > 0) > 0.6
-    )
+    highest = float(np.max(curves.smooth(after, 3)))
+    return bool(np.median(after[-third:]) - best >= KEPT * (highest - best) or np.mean(np.diff(after) > 0) > 0.6)
 
 
 def _evidence(turn: Turn, losses: Curve, validation: Curve, accuracy: Curve) -> Iterator[Evidence]:

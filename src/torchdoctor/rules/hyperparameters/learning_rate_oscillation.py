@@ -74,6 +74,8 @@ FELT = 0.1
 predecessor at any rate, and at a small one the loss hardly feels it."""
 NEAR_FLOOR = 0.02
 """Level over a constant guess below which even a plain bounce costs nothing that a person would miss."""
+SPIKES = 2.0
+"""Scatter over the level of a loss that is next to nothing in most steps (a hinge): rare spikes, no bounce."""
 AGREEING = 0.3
 """Successive gradients that point the same way lead somewhere: such a loss drifts, or recovers from a spike."""
 LARGE_UPDATE = 4e-3
@@ -91,7 +93,7 @@ def detect(run: Run) -> Iterator[Finding]:
 def bounces(state: Settling) -> bool:
     """Flat, far from the floor or from what it had reached, with steps that explain it. Few samples a step are
     batch-too-small's."""
-    if state.batch <= SMALL_BATCH:
+    if state.batch <= SMALL_BATCH or state.left < NEAR_FLOOR or state.scatter > SPIKES:
         return False
     if state.ratio < LARGE_UPDATE or state.cosine > AGREEING:
         return False
@@ -104,7 +106,7 @@ def bounces(state: Settling) -> bool:
         )
     opposed = state.cosine <= OPPOSED and state.excess >= FELT
     if state.left < FAR_FROM_FLOOR and not state.level > WORSE_THAN_BEFORE * state.best:
-        return opposed and state.excess >= MORE_THAN_ALL and state.left >= NEAR_FLOOR
+        return opposed and state.excess >= MORE_THAN_ALL
     return state.excess >= MOST_OF_LOSS or opposed
 
 
