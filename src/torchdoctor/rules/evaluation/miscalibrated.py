@@ -75,6 +75,8 @@ FAR_TO_GAIN = 2.0
 """The same, where it need not have risen: logits that are scaled up in evaluation are off from the first pass on."""
 HOLDS = 2.0
 """Standard errors by which the accuracy may lie below its best."""
+TOP = 0.9
+"""Quantile of the accuracies that stands for the best: the highest of many passes is high by luck."""
 GOOD = 0.5
 """Share of the way from guessing to perfect that the accuracy has gone."""
 GAP = 0.15
@@ -150,7 +152,7 @@ def is_marked(seen: list[tuple[int, SamplesFact]], found: Calibration, least: fl
         if (fact.ece or 0) < max(least, BEYOND_CHANCE * by_chance(fact)):
             return False
     last = seen[-1][1]
-    best = max((f.correct or 0) / f.samples for _, f in seen)
+    best = float(np.quantile([(f.correct or 0) / f.samples for _, f in seen], TOP))
     spread = math.sqrt(max(best * (1 - best), 1e-4) / last.samples)
     guess = 1 / max(2, last.classes or 2)
     return found.accuracy >= best - HOLDS * spread and found.accuracy >= guess + GOOD * (1 - guess)
