@@ -217,7 +217,7 @@ def report_peers(outcomes: list[Outcome]) -> Iterator[str]:
     yield from (scores.table(head, scores.by_peer(outcomes)), "")
 
 
-def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Namespace) -> str:
+def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Namespace, source: str) -> str:
     begin, end = MARKS
     words = shlex.join(["python", "benchmarks/diagnosis.py", *sys.argv[1:]])
     today = time.strftime("%Y-%m-%d")
@@ -225,7 +225,7 @@ def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Name
         begin,
         "## Diagnosis",
         "",
-        f"`{words}`, {today}, commit {commit()}, Python {platform.python_version()}.",
+        f"`{words}`, {today}, commit {source}, Python {platform.python_version()}.",
         "",
     ]
     lines += [
@@ -264,7 +264,7 @@ def main() -> None:
     trials = choose(options)
     if not trials:
         raise SystemExit("no case fits; names are as in `torchdoctor demo --list`, such as 'dead-relu/mlp'")
-    cache = Cache(CACHE, options.resume)
+    source, cache = commit(), Cache(CACHE, options.resume)
     try:
         outcomes = run_all(trials, [None] * len(trials), options, cache, "cases")
         fixed: list[str] = []
@@ -273,7 +273,7 @@ def main() -> None:
             fixed = describe_fixes(asked, run_all(again, list(scripts), options, cache, "fixes") if again else [])
     except KeyboardInterrupt:
         raise SystemExit("interrupted; --resume goes on from here") from None
-    text = section(outcomes, fixed, options)
+    text = section(outcomes, fixed, options, source)
     if options.write:
         write(text)
     print(text)

@@ -7,6 +7,7 @@ not its own, and handlers of atexit do not run.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 import sys
@@ -20,14 +21,17 @@ import torch
 import torchdoctor.cli
 
 POLL_SECONDS = 0.02
+PRELOADED = (
+    *("scipy.stats", "sklearn.datasets", "sklearn.model_selection"),
+    *("torchdoctor.attach.attachment", "torchdoctor.attach.install", "torchdoctor.report.json"),
+    *("torchdoctor.store.environment", "torchdoctor.store.reader", "torchdoctor.store.writer"),
+)
 
 
 def preload() -> None:
-    """What most scripts of the zoo import."""
-    import scipy.stats  # noqa: F401
-    import sklearn.datasets
-    import sklearn.model_selection  # noqa: F401
-
+    """What most scripts of the zoo import, and torchdoctor as it is now: it may change on disk meanwhile."""
+    for name in PRELOADED:
+        importlib.import_module(name)
     torch.set_num_threads(1)
 
 
