@@ -125,6 +125,10 @@ def test_sorted_by_the_target() -> None:
     assert findings(regression(np.sort(TARGETS)[::-1]).build(), NAME)
 
 
+def test_a_target_that_drifts_once_over_the_run_is_not_sorted() -> None:
+    assert findings(regression(np.sort(TARGETS), epochs=1).build(), NAME) == []
+
+
 def test_a_random_target_is_silent() -> None:
     assert findings(regression(TARGETS).fact(loader(False)).build(), NAME) == []
     assert findings(regression(TARGETS).build(), NAME) == []

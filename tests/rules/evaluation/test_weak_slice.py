@@ -71,3 +71,10 @@ def test_numbers_by_slice() -> None:
     builder.fact(SamplesFact("validation", "regression", 400, loss, metrics={"variance": 1.0}, slices=slices), 299)
     (found,) = findings(builder.build(), NAME)
     assert "feature 0 1" in found.title
+
+
+def test_a_slice_of_numbers_that_hardly_differ_is_not_weak() -> None:
+    alike = {"by": "feature 0", "low": 1.0, "high": 1.0, "samples": 80, "loss": 0.09, "spread": 0.05}
+    rest = {"by": "feature 0", "low": 0.0, "high": 0.0, "samples": 320, "loss": 0.06, "spread": 1.0}
+    fact = SamplesFact("validation", "regression", 400, 0.066, metrics={"variance": 1.0}, slices=[alike, rest])
+    assert findings(RunBuilder(300).fact(fact, 299).build(), NAME) == []
