@@ -139,7 +139,7 @@ def test_our_own_health_hides_nothing() -> None:
     assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.31 s in all"]
     short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.8)
     assert describe_health(RunBuilder().fact(short).build()) == [
-        "measuring took 0.8 s, 2 % of the step time (budget 1 % and 0.5 s)"
+        "measuring took 0.8 s, 2 % of the step time (budget 1 % after the first 0.5 s)"
     ]
     assert describe_health(RunBuilder().build()) == []
     assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]

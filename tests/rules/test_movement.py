@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder
-from torchdoctor.facts import LossCallFact, OptimizerFact
+from torchdoctor.facts import LossCallFact, OptimizerFact, SchedulerFact
 from torchdoctor.rules import baseline, movement
 from torchdoctor.signals import GRADIENT_L2, LEARNING_RATE, TARGET_MEAN, TARGET_STD, UPDATE_RATIO, WEIGHT_L2
 
@@ -106,3 +106,16 @@ def test_hyperparameters_that_are_not_torch_s_own_stay() -> None:
     adamw = OptimizerFact("0", "AdamW", [group], 4)
     assert movement.other_arguments(adamw) == ", amsgrad=True, betas=(0.9, 0.95), weight_decay=0"
     assert movement.initial_rate({"lr": 3e-5, "initial_lr": 1e-3}) == 1e-3
+
+
+def test_a_schedule_that_sets_the_rate_is_where_it_is_changed() -> None:
+    builder = RunBuilder(50).optimizer("SGD", lr=0.4)
+    (optimizer,) = builder.build().optimizers.values()
+    code, _ = movement.rewritten(builder.build(), optimizer, 0.06)
+    assert code == "optimizer = torch.optim.SGD(model.parameters(), lr=0.06)"
+    scheduled = builder.fact(
+        SchedulerFact("OneCycleLR@0", "OneCycleLR", "0", made_file="train.py", made_line=7)
+    ).build()
+    code, place = movement.rewritten(scheduled, scheduled.optimizers["0"], 0.06)
+    assert code.startswith("scheduler = OneCycleLR(optimizer, max_lr=0.06")
+    assert (place.file, place.line) == ("train.py", 7)

@@ -178,7 +178,7 @@ def _describe_cost(run: Run, health: HealthFact) -> list[str]:
     if health.overhead is not None:
         allowed = health.budget + (unnoticed * health.overhead / own if own else 0.0)
         took = "" if own is None else f"{own:.2g} s, "
-        budget = f"{share(health.budget)}{'' if own is None else f' and {unnoticed:.1g} s'}"
+        budget = f"{share(health.budget)}{'' if own is None else f' after the first {unnoticed:.1g} s'}"
         over = f", over it{_step_time(run)}" if health.overhead > allowed else ""
         lines.append(f"measuring took {took}{share(health.overhead)} of the step time (budget {budget}){over}")
     if settling:

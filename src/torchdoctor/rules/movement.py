@@ -14,8 +14,10 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from torchdoctor.facts import OptimizerFact, ParameterFact
+from torchdoctor.facts import OptimizerFact, ParameterFact, SchedulerFact
+from torchdoctor.findings import Place
 from torchdoctor.rules.curves import Floats
+from torchdoctor.rules.places import receiver
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import GRADIENT_L2, LEARNING_RATE, UPDATE_RATIO, WEIGHT_L2
 
@@ -97,6 +99,21 @@ def written(
     if optimizer is None or optimizer.type not in OF_TORCH or len(optimizer.groups) > 1:
         return f"for group in {name}.param_groups: group['lr'] = {rate:.1g}"
     return f"{name} = torch.optim.{optimizer.type}({parameters}, lr={rate:.1g}{other_arguments(optimizer)})"
+
+
+SETS_RATE = ("OneCycleLR", "CyclicLR")
+"""Schedulers whose own `max_lr` counts, whatever rate the optimizer was made with."""
+
+
+def rewritten(run: Run, optimizer: OptimizerFact | None, rate: float) -> tuple[str, Place]:
+    """The line that changes the rate where the script sets it, and where that is."""
+    name = receiver(run, "step", "optimizer")
+    for schedule in run.facts(SchedulerFact):
+        if schedule.type in SETS_RATE and run.optimizers.get(schedule.optimizer or "") is optimizer:
+            place = Place(file=schedule.made_file, line=schedule.made_line)
+            return f"scheduler = {schedule.type}({name}, max_lr={rate:.1g}, ...)  # it sets the rate", place
+    place = Place(file=optimizer.file, line=optimizer.line) if optimizer and optimizer.file else Place()
+    return written(optimizer, rate, name=name), place
 
 
 def other_arguments(optimizer: OptimizerFact) -> str:

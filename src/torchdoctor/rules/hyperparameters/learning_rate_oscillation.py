@@ -40,9 +40,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import curves, movement, settling
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.rules.settling import Settling
 from torchdoctor.run import Run
@@ -53,7 +54,10 @@ RULE = Rule(
     name="learning-rate-oscillation",
     family="hyperparameters",
     needs=(LOSS_TRAIN, LEARNING_RATE, UPDATE_RATIO),
-    explains=("underfitting", "noisy-validation", "dead-relu", "overfitting", "capacity-too-low", "weight-norm-growth"),
+    explains=(
+        *("underfitting", "noisy-validation", "dead-relu", "overfitting", "capacity-too-low", "weight-norm-growth"),
+        *("missing-warmup", "saturated-activations"),
+    ),
 )
 
 FALLS_FAST = -0.5
@@ -113,10 +117,11 @@ def bounces(state: Settling) -> bool:
 def _finding(run: Run, state: Settling) -> Finding:
     optimizer = next(iter(run.optimizers.values()), None)
     lower = state.rate / (10 if state.excess >= MORE_THAN_ALL else 5)
+    code, place = movement.rewritten(run, optimizer, lower)
     late = state.level > 1.3 * state.best
     share = min(state.excess, 1.0)
     why = (
-        f"Steps of this length alone hold the loss about {share:.0%} of its level above the minimum"
+        f"Steps of this length alone keep the loss up: they make about {share:.0%} of it"
         if state.excess >= MOST_OF_LOSS
         else f"Successive gradients point against each other (cosine {state.cosine:.2f})"
     )
@@ -130,10 +135,10 @@ def _finding(run: Run, state: Settling) -> Finding:
         ),
         fix=Fix(
             f"Lower the rate to about {figure(lower)}, or decay it over the run.",
-            movement.written(optimizer, lower),
+            code,
         ),
         evidence=_evidence(state),
-        where=[Place(file=optimizer.file, line=optimizer.line)] if optimizer and optimizer.file else [],
+        where=known(place),
         first_step=int(settling.LATE * state.curve.steps[-1]),
         last_step=int(state.curve.steps[-1]),
         symptoms=("oscillating", "late-oscillation") if late else ("oscillating",),

@@ -44,12 +44,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, curves, movement, settling, stages
 from torchdoctor.rules.curves import Curve, figure
 from torchdoctor.rules.hyperparameters import learning_rate_oscillation
 from torchdoctor.rules.movement import USUAL_RATIO, Movement
 from torchdoctor.rules.nonfinite import first
+from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO
@@ -303,6 +304,7 @@ def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, ke
     words, title = WORDS[course.how].format(**numbers), TITLES[course.how].format(**numbers)
     lower = _lower(rate, updates)
     optimizer = run.optimizers.get(group.partition(".")[0])
+    code, place = movement.rewritten(run, optimizer, lower)
     return RULE.finding(
         severity=Severity.WARNING if course.how in ("stuck", "shaken") else Severity.ERROR,
         confidence=0.75 if updates is None or course.how in ("stuck", "sudden", "shaken") else 0.92,
@@ -311,10 +313,10 @@ def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, ke
         fix=Fix(
             f"Lower the learning rate of {optimizer.type if optimizer else 'the optimizer'} to about {figure(lower)}; "
             "if only the first steps are unstable, warm it up.",
-            movement.written(optimizer, lower),
+            code,
         ),
         evidence=_evidence(course, curve, updates, words),
-        where=[Place(file=optimizer.file, line=optimizer.line)] if optimizer and optimizer.file else [],
+        where=known(place),
         first_step=course.onset,
         last_step=curve.broke_at,
         symptoms=SYMPTOMS[course.how],

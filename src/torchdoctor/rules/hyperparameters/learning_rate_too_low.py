@@ -158,7 +158,7 @@ def _finding(run: Run, curve: Curve, ratio: float, left: float) -> Finding:
         ),
         fix=Fix(
             f"Raise the learning rate by {factor:g} times, to about {figure(rate * factor)}.",
-            movement.written(optimizer, rate * factor),
+            movement.rewritten(run, optimizer, rate * factor)[0],
         ),
         evidence=[
             Evidence(

@@ -56,6 +56,7 @@ RULE = Rule(
         "capacity-too-low",
         "plateau-or-saddle",
         "majority-class-collapse",
+        "miscalibrated",
     ),
 )
 
