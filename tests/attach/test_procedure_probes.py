@@ -135,3 +135,30 @@ def test_masked_tokens_are_no_targets_of_the_same_kind(tmp_path: Path) -> None:
             optimizer.step()
 
     assert not record(tmp_path, train).facts(TokenTargetsFact)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_with_dropout_is_seen_as_it_is(masked: bool, tmp_path: Path) -> None:
+    """With dropout torch falls back to plain operations on a CPU, whose softmax has a name of its own."""
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(20, 16), nn.Linear(16, 20)
+            self.encoder = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            mask = nn.Transformer.generate_square_subsequent_mask(ids.shape[1]) if masked else None
+            return self.head(self.encoder(self.embedding(ids), src_mask=mask))
+
+    def train() -> None:
+        model = Layer()
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(4):
+            ids = torch.randint(20, (6, 13))
+            optimizer.zero_grad()
+            F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()).backward()
+            optimizer.step()
+
+    fact = record(tmp_path, train).facts(TokenTargetsFact)[-1]
+    assert (fact.causal, fact.ahead) == ((1, 0) if masked else (0, 1))

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import TokenTargetsFact
+from torchdoctor.probes.attention import FUSED, SOFTMAXES
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, NODES_LIMIT, output_shape
 from torchdoctor.probes.saved import saved
@@ -205,7 +206,7 @@ def _is_whole(node: Any, length: int, positions: int) -> bool:
 
 
 def _read_attention(node: Any, name: str, length: int, sight: Sight) -> None:
-    if name.startswith("SoftmaxBackward"):
+    if name in SOFTMAXES:
         for weights in _saved(node, "result"):
             if (
                 weights.dim() >= 3
@@ -213,7 +214,7 @@ def _read_attention(node: Any, name: str, length: int, sight: Sight) -> None:
                 and weights.shape[-1] in (length, length - 1)
             ):
                 sight.ahead.append(weights.detach().triu(1).abs().amax())
-    elif name.startswith("ScaledDotProduct"):
+    elif name.startswith(FUSED):
         query = next(_saved(node, "query"), None)
         key = next(_saved(node, "key"), None)
         if query is None or key is None or query.shape[-2] != key.shape[-2]:

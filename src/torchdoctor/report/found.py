@@ -175,7 +175,9 @@ def _describe_cost(run: Run, health: HealthFact) -> list[str]:
     if own is not None and own + (settling or 0.0) < unnoticed:
         return [f"measuring took {own + (settling or 0.0):.2g} s in all"]
     lines = []
-    if health.overhead is not None:
+    if own is not None and own < unnoticed:
+        lines.append(f"measuring took {own:.2g} s")
+    elif health.overhead is not None:
         allowed = health.budget + (unnoticed * health.overhead / own if own else 0.0)
         took = "" if own is None else f"{own:.2g} s, "
         budget = f"{share(health.budget)}{'' if own is None else f' after the first {unnoticed:.1g} s'}"

@@ -112,8 +112,8 @@ def _finding(run: Run, key: str, trace: Trace, kept: float) -> Finding:
     name = receiver(run, "step", "optimizer")
     evidence = [
         Evidence(
-            f"on {share} of {len(trace) * trace.merged} updates the previous gradients were still there when backward "
-            "began",
+            f"on {share} of the {len(trace) * trace.merged} updates looked at, the previous gradients were still there "
+            "when backward began",
             GRADIENTS_CLEARED.name,
             1.0 - kept,
             1.0 - SHARE,
