@@ -155,6 +155,19 @@ class TestExploding:
         builder = net(falling(9, 6.0)).scalar(signals.LOSS_TRAIN, np.linspace(3, 0.5, STEPS))
         assert not found(builder, EXPLODING)
 
+    @pytest.mark.parametrize(("shuffled", "named"), [(False, True), (True, False)])
+    def test_a_rise_that_the_first_update_hides(self, shuffled: bool, named: bool) -> None:
+        """Only the first look has it, so there it must be in order."""
+        first = np.array(falling(9, 6.0))
+        if shuffled:
+            first[1:8] = first[[4, 1, 6, 3, 7, 2, 5]]
+        shapes = {f"{i}.weight": (WIDTH, WIDTH) for i in range(8)} | {"out.weight": (4, WIDTH)}
+        sizes = [np.sqrt(np.prod(shape)) for shape in shapes.values()]
+        columns = {n: np.r_[v, np.full(STEPS - 1, 1e-2)] * s for n, v, s in zip(shapes, first, sizes, strict=True)}
+        builder = net(falling(9, 6.0)).matrix(signals.GRADIENT_L2, columns).scalar(signals.LOSS_TRAIN, 3.0)
+        builder.matrix(signals.UPDATE_RATIO, dict.fromkeys(shapes, 2.0))
+        assert bool(found(builder, EXPLODING)) is named
+
     def recurrent(self, norms: np.ndarray, loss: np.ndarray, ratio: float = 1e-3) -> RunBuilder:
         names = ["rnn.weight_ih_l0", "rnn.weight_hh_l0", "out.weight"]
         return (

@@ -106,8 +106,15 @@ def test_first_steps_that_throw_the_loss() -> None:
 
 @pytest.mark.parametrize(
     "builder",
-    [thrown(1.2), thrown(5.0, kind="SGD"), thrown(5.0, warm=True), thrown(5.0, end=0.9), thrown(5.0, first=0.004)],
-    ids=["small rise", "plain descent", "warmed up", "never recovers", "small updates"],
+    [
+        thrown(1.2),
+        thrown(5.0, kind="SGD"),
+        thrown(5.0, warm=True),
+        thrown(5.0, end=0.9),
+        thrown(5.0, first=0.004),
+        thrown(5.0, first=8.0),
+    ],
+    ids=["small rise", "plain descent", "warmed up", "never recovers", "small updates", "weights replaced"],
 )
 def test_other_beginnings_are_silent(builder: RunBuilder) -> None:
     assert findings(builder.build(), "missing-warmup") == []
