@@ -18,7 +18,7 @@ Beside it, one of two courses of training. By heart: the training loss fell well
 while the validation loss never got below guessing, although during the
 first walk through the data, when every sample was new, it was at chance. Nothing: the training loss never left the
 level of guessing although the updates were of a usual size, every layer got a gradient, no layer is dead or saturated,
-and the outputs did change with the inputs.
+and the outputs did change with the inputs; nor do alike inputs have alike residuals, which says that they are related.
 
 ## How to fix it
 Print a few pairs where they reach the model and look at them. Shuffle with one order for both, join by a key and not by
@@ -42,7 +42,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, LoaderFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import baseline, curves, movement, outcomes
+from torchdoctor.rules import baseline, curves, movement, outcomes, structure
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -123,8 +123,14 @@ def detect(run: Run) -> Iterator[Finding]:
         if first is None or first < AT_CHANCE * guess:
             return
         yield _finding(run, chance, guess, end, first, losses)
-    elif STAYED * guess <= end and chance.depends and _moves(run):
+    elif STAYED * guess <= end and chance.depends and _moves(run) and not _are_related(run):
         yield _finding(run, chance, guess, end, None, losses)
+
+
+def _are_related(run: Run) -> bool:
+    """Alike inputs have alike labels: a model that learns none of it is of the wrong kind, not given wrong pairs."""
+    found = structure.agreement(run)
+    return found is not None and found.is_structure
 
 
 def _apart(run: Run, losses: curves.Curve, guess: float, end: float) -> bool:

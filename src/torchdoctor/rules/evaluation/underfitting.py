@@ -13,8 +13,10 @@ get hold of what is in the data. Or there is not more in it.
 
 ## How it is detected
 The training loss ends above 70 % of what a constant guess scores, validation (where there is one) is within a fifth of
-it, and no other diagnosis stands above this one (it is what is left to say). It is a warning where the loss is still
-falling beyond doubt at the end of a finished run, at half the pace of the whole and more: then longer training pays.
+it, and no other diagnosis stands above this one (it is what is left to say). It is a warning in two cases. The loss is
+still falling beyond doubt at the end of a finished run, at half the pace of the whole and more: then longer training
+pays. Or the loss has arrived and what is left of it is no noise: residuals of nearest neighbours in the training
+batches agree by 0.1 and more on average, four standard errors above zero, which a richer model would make use of.
 Otherwise noise cannot be told from a model that is too small, and it is an info.
 
 ## How to fix it
@@ -23,8 +25,8 @@ raise the rate; take a larger model. If it can learn a batch by heart and still 
 data.
 
 ## Known false alarms
-Tasks with little signal (finance, clicks) end close to a constant guess at their best. Quick tries of a hundred steps
-are too short by intention and are not judged.
+Tasks with little signal (finance, clicks) end close to a constant guess at their best. Quick tries of some dozen steps
+are too short by intention; under sixty they are not judged.
 
 ## References
 Goodfellow, Bengio and Courville, "Deep Learning" (2016), section 5.2. Karpathy, "A Recipe for Training Neural Networks"
@@ -38,12 +40,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import baseline, curves
+from torchdoctor.rules import baseline, curves, structure
 from torchdoctor.rules.curves import Curve, figure
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.rule import Rule
+from torchdoctor.rules.structure import Agreement
 from torchdoctor.run import Run
-from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT
 
 RULE = Rule(
     code="E002",
@@ -60,8 +63,15 @@ EQUAL = 0.2
 STILL_AT_PACE = 0.5
 """Slope of the last third over that of the whole run, for a run that ended too soon."""
 SURE = 4.0
-LEAST_STEPS = 150
+LEAST_STEPS = 60
 """Fewer are a try, not a training."""
+FLAT = 0.04
+"""Fall over the last third, relative to the level, that is none."""
+LEAST_ARRIVED = 150
+"""Before, a loss that stands still may not have begun to fall."""
+MISSED, MISSED_SURELY = 0.1, 4.0
+"""Agreement of neighbours' residuals, and its standard errors. In a small batch of many features the nearest is not
+near, so that little of what is missed shows; noise shows nothing at all."""
 LEARNED = 0.97
 """Level over a constant guess above which nothing at all was learned: other causes, and another symptom."""
 
@@ -80,7 +90,18 @@ def detect(run: Run) -> Iterator[Finding]:
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
     if np.isfinite(validation) and abs(validation - end) > EQUAL * end:
         return
-    yield _finding(curve, end, left, validation, is_falling(curve) and left < LEARNED)
+    learned = left < LEARNED
+    falling = learned and is_falling(curve)
+    missed = structure.agreement(run) if learned and is_flat(curve) and run.steps >= LEAST_ARRIVED else None
+    if missed is not None and not (missed.mean >= MISSED and missed.sigmas >= MISSED_SURELY):
+        missed = None
+    yield _finding(curve, end, left, validation, falling, missed)
+
+
+def is_flat(curve: Curve) -> bool:
+    """No fall in the last third that is worth something or can be told from noise."""
+    last = curves.trend(curve.values[-(len(curve) // 3) :])
+    return last.sigmas > -SURE or last.change > -FLAT * curves.level(curve.values)
 
 
 def is_falling(curve: Curve) -> bool:
@@ -89,7 +110,9 @@ def is_falling(curve: Curve) -> bool:
     return last.sigmas < -SURE and whole.change < 0 and 3 * last.change < STILL_AT_PACE * whole.change
 
 
-def _finding(curve: Curve, end: float, left: float, validation: float, falling: bool) -> Finding:
+def _finding(
+    curve: Curve, end: float, left: float, validation: float, falling: bool, missed: Agreement | None
+) -> Finding:
     evidence = [
         Evidence(
             f"training loss {figure(end)} at the end, {left:.0%} of a constant guess",
@@ -101,18 +124,26 @@ def _finding(curve: Curve, end: float, left: float, validation: float, falling: 
     ]
     if np.isfinite(validation):
         evidence.append(Evidence(f"validation loss {figure(validation)}, the same", LOSS_VALIDATION.name, validation))
+    if missed is not None:
+        text = f"what it gets wrong is no noise: residuals of nearest neighbours agree by {missed.mean:.2f} (noise: 0)"
+        evidence.append(Evidence(text, RESIDUAL_AGREEMENT.name, missed.mean, MISSED))
     return RULE.finding(
-        severity=Severity.WARNING if falling else Severity.INFO,
-        confidence=0.75 if falling else 0.5,
+        severity=Severity.WARNING if falling or missed is not None else Severity.INFO,
+        confidence=0.75 if falling or missed is not None else 0.5,
         title=f"The model underfits: the loss ends at {left:.0%} of a constant guess",
         summary=(
             "The loss was still falling at full pace when training ended: the run is too short."
             if falling
+            else "Training and validation are poor alike, and alike samples err alike: there is structure in the data "
+            "that this model cannot express."
+            if missed is not None
             else "Training and validation are poor alike. Either the model cannot express the task, or there is little "
             "in the data to learn; a model several times as large tells which."
         ),
         fix=Fix("Train several times as long.", "epochs = 5 * epochs")
         if falling
+        else Fix("Add a hidden layer with a nonlinearity, or widen the model, until the training loss stops improving.")
+        if missed is not None
         else Fix("Overfit one batch; then try a model several times as large. If neither helps, look at the data."),
         evidence=evidence,
         first_step=int(curve.steps[0]),

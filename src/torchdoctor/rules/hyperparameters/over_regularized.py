@@ -17,7 +17,7 @@ The training loss has stopped far from its floor: in the last part of the run ab
 scores. And one of these: decay makes up at least a seventh of the push on the weights (decay times weight against the
 gradient of the loss, or against the measured update where decay is applied apart); dropout of 0.75 and more; dropout
 of 0.6 and more with a training loss well above validation; label smoothing of a half and more; weights that have shrunk
-to a third of their size and stay there.
+to a third of their size and stay there (in a model of two layers or more).
 
 ## How to fix it
 Switch the regulariser off and see whether the model can fit the training data; then bring it back by and by. Usual:
@@ -41,7 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import DropoutFact, ModesFact
+from torchdoctor.facts import DropoutFact, LayersFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, curves, movement
 from torchdoctor.rules.curves import figure
@@ -211,11 +211,17 @@ def _smoothing(run: Run) -> Cause | None:
     )
 
 
+def _is_one_layer(run: Run) -> bool:
+    """One layer on data that it cannot tell apart does best with weights of zero: nothing need penalise them."""
+    layers = run.last_fact(LayersFact)
+    return layers is not None and len(layers.layers) == 1
+
+
 def _shrinking(run: Run, left: float) -> Cause | None:
     """Weights that melt away while the loss stays where a constant guess stands, whatever penalises them."""
     norms = run.scalar(WEIGHT_GLOBAL_L2)
     finite = norms.values[np.isfinite(norms.values)]
-    if len(finite) < 5 or left < SURELY_STUCK or finite[0] <= 0:
+    if len(finite) < 5 or left < SURELY_STUCK or finite[0] <= 0 or _is_one_layer(run):
         return None
     shrunk = float(np.median(finite[-3:]) / finite[0])
     if shrunk > SHRUNK:
