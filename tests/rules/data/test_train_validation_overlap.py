@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from building import RunBuilder, detect, findings
-from torchdoctor.facts import LoaderFact, MembershipFact, SplitFact
+from torchdoctor.facts import LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.findings import Proof, RuledOut, Severity
 
 NAME = "train-validation-overlap"
@@ -93,3 +93,16 @@ def test_one_line_that_prints_the_fit_and_the_validation() -> None:
         .fact(member("validation", "#1", marks(300, 420), code=line))
     )
     assert findings(run.build(), NAME) == []
+
+
+def test_loaders_made_in_the_loop_share_one_name() -> None:
+    run = RunBuilder(300).fact(loader("loader", "train", 400))
+    run.fact(member("train", "", marks(0, 400))).fact(member("validation", "loader", marks(300, 500)))
+    (found,) = findings(run.build(), "train-validation-overlap")
+    assert found.severity is Severity.ERROR
+
+
+def test_a_teacher_that_answers_before_every_update_is_no_validation() -> None:
+    run = RunBuilder(300).fact(member("train", "", marks(0, 400))).fact(member("validation", "#0", marks(100, 400)))
+    run.fact(PhaseFact(300, 300, 300, 300, 0, 299, updates_between_validations=1.0))
+    assert findings(run.build(), "train-validation-overlap") == []

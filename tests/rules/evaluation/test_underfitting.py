@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.building import RunBuilder
 
+from building import RunBuilder
 from torchdoctor.facts import LossCallFact
 from torchdoctor.findings import Finding, Severity
 from torchdoctor.signals import LOSS_TRAIN, RESIDUAL_AGREEMENT

@@ -17,7 +17,8 @@ compared by their indices, exactly. And the inputs that the model gets are finge
 in training the batches that are looked at. Two equal 64-bit fingerprints are two equal samples, so a few suffice; the
 share is estimated from how much of the training set was looked at. How often samples agree by chance is measured
 inside batches and inside one validation, where each sample should stand once: only matches far beyond it count. Inputs
-of real numbers that take too many values to agree by chance need no such allowance: equal ones are copies.
+of real numbers that take too many values to agree by chance need no such allowance: equal ones are copies. Passes
+without gradients that stand before every update (a teacher's) are no validation.
 
 ## How to fix it
 Split once, by indices, before anything is duplicated or augmented, and build both datasets from the same indices.
@@ -66,6 +67,8 @@ HARMFUL = 0.2
 WHOLE = 0.85
 """Share above which the group is taken to be wholly training data, given that the share is an estimate."""
 CLEAN_SAMPLES = 20
+UNNAMED = "loader"
+"""What a loader is called that no variable holds."""
 MEANT = re.compile(
     r"(?<![a-z])[xy]?(val|valid|validation|test|dev|holdout)(set|loader|data|x|y)?(?![a-z])"
     r"(?!_(loss|acc|err|score|metric|r2|mse|mae|rmse|f1|auc))",
@@ -75,7 +78,8 @@ MEANT = re.compile(
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    overlaps = [o for o in merge(by_indices(run), by_fingerprints(run)) if not also_trains(run, o)]
+    all_found = merge(by_indices(run), by_fingerprints(run))
+    overlaps = [o for o in all_found if not also_trains(run, o) and not is_beside_every_step(run, o)]
     if not overlaps or is_masked(run):
         return
     found = [o for o in overlaps if is_beyond_chance(o)]
@@ -103,8 +107,16 @@ def is_masked(run: Run) -> bool:
 
 
 def also_trains(run: Run, overlap: Overlap) -> bool:
+    """The training data themselves, looked at again. Loaders made in the loop all bear one name, whatever they hold:
+    then only a group that is wholly training data may be that."""
     loader = loader_phases(run).get(overlap.group)
-    return loader is not None and loader.phase == TRAIN
+    return loader is not None and loader.phase == TRAIN and (loader.name != UNNAMED or overlap.share >= WHOLE)
+
+
+def is_beside_every_step(run: Run, overlap: Overlap) -> bool:
+    """A pass without gradients before every update is a teacher's, a target network's or a rollout: no validation."""
+    between = run.phase.updates_between_validations if run.phase is not None else None
+    return overlap.group.startswith("#") and between is not None and between < 2
 
 
 def is_beyond_chance(overlap: Overlap) -> bool:
