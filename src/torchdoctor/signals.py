@@ -234,7 +234,8 @@ RESIDUAL_AGREEMENT = _step(
     "residual.agreement",
     "share",
     _GOVERNED,
-    "how far the residuals of nearest neighbours in a training batch agree: 0 for noise, towards 1 for structure",
+    "how far the residuals of nearest neighbours in a training batch agree (of a model that reconstructs its input: "
+    "those of its outputs): 0 for noise, towards 1 for structure",
 )
 NORM_SAMPLES = _signal(
     "norm.samples",

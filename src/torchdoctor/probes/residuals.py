@@ -11,7 +11,7 @@ from torchdoctor.probes.context import Context
 from torchdoctor.probes.loss_calls import LossCall
 
 ROWS, COLUMNS = 256, 1024
-LEAST_ROWS = 12
+LEAST_ROWS, LEAST_COLUMNS = 12, 8
 ERRORS = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 BINARY = ("binary_cross_entropy_with_logits",)
 
@@ -29,15 +29,23 @@ class ResidualProbe:
             return
         count = residual.shape[0]
         own = [t for t in batch if t.is_floating_point() and t.dim() >= 2 and t.shape[0] == count]
-        given = next((t for t in own if t.device == residual.device and t is not call.target), None)
-        if given is None:
+        own = [t for t in own if t.device == residual.device]
+        given = next((t for t in own if not _same(t, call.target)), None)
+        if given is not None:
+            value = agreement(given.detach().reshape(count, -1)[:ROWS, :COLUMNS].float(), residual[:ROWS])
+        elif own and residual.shape[1] >= LEAST_COLUMNS:
+            value = common(residual[:ROWS])
+        else:
             return
-        x_NF = given.detach().reshape(count, -1)[:ROWS, :COLUMNS].float()
         step, record = self._context.step, self._context.record
         self._context.read(
-            agreement(x_NF, residual[:ROWS]),
+            value,
             lambda value: record.scalar(signals.RESIDUAL_AGREEMENT.name, step, float(value)),
         )
+
+
+def _same(given: Tensor, target: Tensor | None) -> bool:
+    return target is not None and given.data_ptr() == target.data_ptr()
 
 
 def residuals(call: LossCall) -> Tensor | None:
@@ -67,3 +75,15 @@ def agreement(x_NF: Tensor, residual_NK: Tensor) -> Tensor:
     usual = distance_NN.mean()
     nearest_N = distance_NN.masked_fill(distance_NN <= 1e-3 * usual, float("inf")).argmin(1)
     return (centred * centred[nearest_N]).sum() / centred.square().sum().clamp_min(1e-30)
+
+
+def common(residual_NK: Tensor) -> Tensor:
+    """For a model that reconstructs its input, whose neighbours share their noise: the share of the residuals'
+    directions that are missing, against as many independent columns. 0 for noise, towards 1 where the residuals of
+    many outputs go together."""
+    centred = residual_NK - residual_NK.mean(0)
+    unit = centred / centred.square().mean(0).sqrt().clamp_min(1e-12)
+    rows, columns = unit.shape[0] - 1, unit.shape[1]
+    gram = unit @ unit.T if rows < columns else unit.T @ unit
+    directions = gram.trace().square() / gram.square().sum().clamp_min(1e-30)
+    return 1 - directions * (rows + columns + 1) / (rows * columns)

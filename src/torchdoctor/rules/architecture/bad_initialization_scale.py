@@ -58,7 +58,6 @@ RULE = Rule(
     explains=(
         "vanishing-gradients",
         "exploding-gradients",
-        "saturated-activations",
         "dead-relu",
         "nonfinite-parameters",
         "learning-rate-too-high",

@@ -14,9 +14,11 @@ All of these must hold. The training loss has been flat over the last third (it 
 that was gained over a constant guess) and stands above 30 % of what a constant guess scores. Validation, where there
 is one, is within 15 % of it. The weight matrices still change by 0.01 % to 5 % a step, and the rate is no less than a
 tenth of its highest. There are fewer trainable parameters than half the training samples (or than 2,000 where their
-number is unknown), so that the model could not learn them by heart. And in the training batches the residuals of
-nearest neighbours agree: by 0.2 on average and on the last looks, more than four standard errors above zero, where
-noise gives zero.
+number is unknown), so that the model could not learn them by heart; or it reconstructs its own input through a layer
+with less than half as many units as the input has numbers. And what it gets wrong has structure: in the training
+batches the residuals of nearest neighbours agree (of a model that reconstructs its input: the residuals of its outputs
+go together), by 0.2 on average and on the last looks, more than four standard errors above zero, where noise gives
+zero.
 
 ## How to fix it
 Widen the narrowest layer, add a hidden layer, or use a kind of model that fits the data (convolutions for images).
@@ -36,15 +38,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, LayersFact, LoaderFact, WiringFact
+from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
-from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules import baseline, curves, movement, structure
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.rule import Rule
+from torchdoctor.rules.structure import Agreement
 from torchdoctor.run import Run
 from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT, UPDATE_RATIO
 
@@ -69,19 +72,9 @@ Chosen to leave room for the scatter of a small validation set."""
 MOVES = (1e-4, 5e-2)
 """Relative change of a weight matrix a step; about 0.001 is usual, above 0.05 it is thrown about."""
 RATE_LEFT = 0.1
+SQUEEZED = 0.5
+"""Units of the narrowest layer over the numbers that have to pass through it."""
 PER_SAMPLE, UNKNOWN_SAMPLES = 0.5, 2000
-AGREE, SURE = 0.2, 4.0
-"""Correlation of neighbours' residuals, and its standard errors. Noise gives none; a fifth is structure that is left
-over, and four standard errors are no chance over the looks of a run."""
-MIN_LOOKS = 6
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Of the residuals of neighbours, over the looks of the later half."""
-
-    mean: float
-    sigmas: float
 
 
 def detect(run: Run) -> Iterator[Finding]:
@@ -98,11 +91,11 @@ def detect(run: Run) -> Iterator[Finding]:
     if math.isfinite(validation) and abs(validation - end) > EQUAL * end:
         return
     moved, size, samples = _movement(run), _trainable(run), _samples(run)
-    is_small = size < (PER_SAMPLE * samples if samples else UNKNOWN_SAMPLES)
-    agreement = _agreement(run)
+    is_small = size < (PER_SAMPLE * samples if samples else UNKNOWN_SAMPLES) or _is_squeezed(run)
+    agreement = structure.agreement(run)
     if moved is None or not MOVES[0] <= moved <= MOVES[1] or not _has_rate(run) or not is_small or agreement is None:
         return
-    if agreement.mean >= AGREE and agreement.sigmas >= SURE:
+    if agreement.is_structure:
         yield _finding(run, curve, end, guess, validation, moved, size, samples, agreement)
 
 
@@ -134,19 +127,18 @@ def _samples(run: Run) -> int | None:
     return max((f.samples for f in run.facts(LoaderFact) if f.phase == TRAIN and f.samples), default=None)
 
 
-def _agreement(run: Run) -> Agreement | None:
-    trace = run.scalar(RESIDUAL_AGREEMENT)
-    late = trace.values[trace.steps >= run.steps // 3]
-    values = late if len(late) >= MIN_LOOKS else trace.values[len(trace) // 2 :]
-    values = values[np.isfinite(values)].astype(np.float64)
-    if len(values) < MIN_LOOKS:
-        return None
-    error = float(values.std(ddof=1)) / math.sqrt(len(values))
-    mean = float(values.mean())
-    return Agreement(min(mean, float(values[-3:].mean())), mean / error if error else math.inf)
+def _is_squeezed(run: Run) -> bool:
+    """The target is the input itself, and on the way there is a layer far narrower than both."""
+    looks = [f for f in run.facts(InputsFact) if f.phase == TRAIN]
+    inputs = {(math.prod(f.shape), f.mean, f.std): math.prod(f.shape[1:]) for f in looks if f.role == "input"}
+    sizes = [inputs.get((math.prod(f.shape), f.mean, f.std)) for f in looks if f.role == "target" and f.std]
+    narrow = _narrowest(run)
+    if not sizes or any(size is None for size in sizes) or narrow is None or narrow["kernel"]:
+        return False
+    return int(narrow["fan_out"]) < SQUEEZED * min(size for size in sizes if size is not None)
 
 
-def _narrowest(run: Run) -> dict[str, int | str] | None:
+def _narrowest(run: Run) -> dict[str, Any] | None:
     """The hidden layer with the fewest units."""
     fact = run.last_fact(LayersFact)
     hidden = fact.layers[1:] if fact else []
@@ -178,7 +170,7 @@ def _finding(
             f"0), {agreement.sigmas:.0f} standard errors",
             RESIDUAL_AGREEMENT.name,
             agreement.mean,
-            AGREE,
+            structure.AGREE,
         ),
         Evidence(
             f"the updates are healthy: weight matrices change by {curves.figure(moved)} a step",

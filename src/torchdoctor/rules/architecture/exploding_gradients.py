@@ -15,7 +15,9 @@ Either over depth: from the first looks on, the root mean square of the gradient
 the late layers back to the early ones, in the order of depth and spread over the layers, and training is harmed (the
 loss does not fall, turns non-finite, or an update is larger than the weights). The first look alone is enough where
 nearly every layer has more than the one behind it: behind a normalisation the first updates inflate the weights, which
-shrinks their gradients and hides the rise from all later looks. Or over time steps, in recurrent models:
+shrinks their gradients and hides the rise from all later looks. Or the signal itself grows a hundredfold and more over
+eight and more layers of usual weights without normalisation, as in a stack of residual blocks: then every layer's
+gradient is as much too large, and the loss climbs or turns non-finite. Or over time steps, in recurrent models:
 at the first look a change of the recurrent weights by one percent would change the loss by its own size or more (norm
 of gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips
 the gradient, and the loss climbs or turns non-finite. Or over training, in recurrent models: the gradient norm jumps to
@@ -37,6 +39,7 @@ Poole et al., "Exponential expressivity in deep neural networks through transien
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -45,11 +48,12 @@ import numpy as np
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves, movement
 from torchdoctor.rules.architecture.depth import Layer, Profile, hidden, is_recurrent, profile, stacks
+from torchdoctor.rules.architecture.recurrence import unrolled
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.places import call_places, receiver
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO, WEIGHT_L2
+from torchdoctor.signals import ACTIVATION, CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO, WEIGHT_L2
 
 RULE = Rule(
     code="A002",
@@ -69,6 +73,8 @@ RULE = Rule(
         "half-precision-overflow",
         "loss-scale-collapse",
         "weight-norm-growth",
+        "abnormal-distribution",
+        "bad-initialization-scale",
     ),
 )
 
@@ -86,10 +92,16 @@ MIN_HISTORY = 8
 CALM = 0.05
 """Relative update before the jump: a twentieth of the weights a step is already fast, above it the rate is suspect."""
 WORSE = 1.2
+GROWN = 100.0
+"""Spread of the last quarter's outputs over the first quarter's."""
 SENSITIVE = 100.0
 """Norm of gradient times norm of weight over loss: the loss changes by this many percent for one percent of weight."""
 SHARE_OF_WEIGHTS = 1.0
 """An update as large as the weights it changes."""
+DEEP = 8
+"""Weight matrices on top of each other from which on growth is a matter of depth."""
+USUAL_GAIN = 2.0
+"""Root mean square weight times sqrt(fan_in): no usual start exceeds 1.7, so no layer by itself is too large."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,12 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             found = True
             yield _over_depth(run, rise, harm)
             continue
-        recurrent = tuple(layer for layer in layers if is_recurrent(layer))
+        grown = _growth(run, layers)
+        if grown is not None and (harm := _climb(run)):
+            found = True
+            yield _over_blocks(layers, grown, harm)
+            continue
+        recurrent = tuple(layer for layer in layers if is_recurrent(layer)) or unrolled(run, layers)
         steep = _sensitivity(run, recurrent)
         if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run)):
             found = True
@@ -165,6 +182,21 @@ def _harm(run: Run, rise: Profile) -> str | None:
     if largest >= SHARE_OF_WEIGHTS:
         return f"an update changes a layer by {largest:.1f} times its own size"
     return None
+
+
+def _growth(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
+    """Spread of the layers' outputs at the first look, where it grows from layer to layer though no layer is large."""
+    spread, weights = run.matrix(ACTIVATION["std"]).first(1), run.matrix(WEIGHT_L2).first(1)
+    if any("Norm" in p.module_type for p in run.parameters.values()) or not len(spread) or not len(weights):
+        return None
+    inner = tuple(x for x in layers[:-1] if x.module in spread.columns and x.name in weights.columns)
+    if len(inner) < DEEP:
+        return None
+    gains = [float(weights.column(x.name).values[0]) / math.sqrt(x.units) for x in inner]
+    values = np.array([float(spread.column(x.module).values[0]) for x in inner])
+    seen = Profile(inner, values)
+    grows = np.isfinite(values).all() and seen.fall >= GROWN and seen.order >= -ORDER and seen.gradual
+    return seen if grows and max(gains) <= USUAL_GAIN else None
 
 
 def _sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:
@@ -245,7 +277,7 @@ def _over_depth(run: Run, rise: Profile, harm: str) -> Finding:
     factor = float(rise.values[0] / rise.values[-1]) if rise.values[-1] > 0 else 1 / rise.fall
     return RULE.finding(
         severity=Severity.ERROR,
-        confidence=0.9,
+        confidence=0.88,
         title=f"gradients grow by a factor of {curves.figure(factor)} from {last.name} back to {first.name}",
         summary=f"Each of {len(rise)} layers amplifies the gradient on its way back, so the first ones get updates "
         "that tear them apart.",
@@ -265,6 +297,36 @@ def _over_depth(run: Run, rise: Profile, harm: str) -> Finding:
             "Start the layers so that they keep the scale, and add normalisation; clip until that is done.",
             "nn.init.kaiming_normal_(layer.weight, nonlinearity='relu')\n"
             "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)",
+        ),
+        symptoms=("diverging", "nan-later"),
+    )
+
+
+def _over_blocks(layers: tuple[Layer, ...], grown: Profile, harm: str) -> Finding:
+    first, last = grown.layers[0], grown.layers[-1]
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.93,
+        title=f"signal and gradients grow by a factor of {curves.figure(grown.fall)} over {len(layers)} layers without "
+        "normalisation",
+        summary="No layer is too large by itself, but each block adds to what it gets and nothing brings the scale "
+        "back, so the gradients are as much too large and no ordinary learning rate survives them.",
+        where=[Place(module=layer.module, parameter=layer.name) for layer in (last, first)],
+        first_step=0,
+        evidence=[
+            Evidence(
+                f"spread of the output of {first.module}: {curves.figure(float(grown.values[0]))}; of {last.module}: "
+                f"{curves.figure(float(grown.values[-1]))}",
+                ACTIVATION["std"].name,
+                grown.fall,
+                GROWN,
+                spark=tuple(float(v) for v in np.log10(np.maximum(grown.values, 1e-45))),
+            ),
+            Evidence(harm),
+        ],
+        fix=Fix(
+            "Normalise what goes into each block, or let each block start as nothing; clip until that is done.",
+            "x = x + self.block(self.norm(x))  # self.norm = nn.LayerNorm(width)",
         ),
         symptoms=("diverging", "nan-later"),
     )

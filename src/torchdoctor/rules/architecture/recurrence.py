@@ -3,6 +3,9 @@
 For a matrix of independent entries the spectral radius is its Frobenius norm over sqrt(width) (the circular law), and
 a tanh or ReLU only lowers it. So that number to the power of the steps is what is left of the last step's gradient at
 the first one. Gated cells (LSTM, GRU) have another path, about which this says nothing.
+
+A cell written by hand is a plain layer that one forward pass applies once for every time step: the graph then holds
+as many more products than there are layers.
 """
 
 from __future__ import annotations
@@ -12,12 +15,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, InputsFact, LossCallFact
+from torchdoctor.facts import TRAIN, GraphFact, InputsFact, LayersFact, LossCallFact
 from torchdoctor.rules.architecture.depth import Layer
 from torchdoctor.run import Run
 from torchdoctor.signals import WEIGHT_L2
 
 PLAIN = ("RNN", "RNNCell")
+PRODUCTS = ("Addmm", "Mm", "Linear")
+SQUASHING = ("Tanh", "Relu")
+GATES = ("Sigmoid", "Mul")
+MIN_REPEATED = 10
+"""Time steps from which on a layer that is used again and again is a recurrence, and not one shared by two branches."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,8 @@ class Fading:
 def fading(run: Run, layers: tuple[Layer, ...]) -> Fading | None:
     """For the plain recurrent matrix that keeps most; None where there is none or the length is not known."""
     weights, steps = run.matrix(WEIGHT_L2), sequence_length(run)
-    square = [x for x in layers if x.module_type in PLAIN and "weight_hh" in x.name and x.name in weights.columns]
+    square = [x for x in layers if x.module_type in PLAIN and "weight_hh" in x.name] or list(unrolled(run, layers))
+    square = [x for x in square if x.name in weights.columns]
     if steps is None or not square:
         return None
     rates = []
@@ -49,6 +58,21 @@ def fading(run: Run, layers: tuple[Layer, ...]) -> Fading | None:
         return None
     rate, layer = max(rates, key=lambda pair: pair[0])
     return Fading(layer, rate, steps)
+
+
+def unrolled(run: Run, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Layers that may be the recurrent one of a plain cell written by hand; nothing where there is no such cell."""
+    graph, known, steps = run.last_fact(GraphFact), run.last_fact(LayersFact), sequence_length(run)
+    if graph is None or known is None or steps is None or steps < MIN_REPEATED:
+        return ()
+    products, squashed, gated = (_count(graph, names) for names in (PRODUCTS, SQUASHING, GATES))
+    if products < len(known.layers) + steps - 2 or squashed < steps - 1 or gated >= steps - 1:
+        return ()
+    return tuple(x for x in layers[:-1] if len(x.shape) == 2 and x.shape[1] >= x.shape[0] > 1)
+
+
+def _count(graph: GraphFact, names: tuple[str, ...]) -> int:
+    return sum(n for op, n in graph.operators.items() if op.partition("Backward")[0] in names)
 
 
 def sequence_length(run: Run) -> int | None:

@@ -16,6 +16,10 @@ of each model, and softmax, are left out: these are meant to end near their limi
 needs half of a hidden layer's outputs saturated in the last half of the looks, and either that they were so from the
 first looks on, before anything was learned, or that the loss goes nowhere.
 
+The gates inside an LSTM or GRU are not seen one by one. Their sums are worked out from the size of its weights, its
+inputs and its own output at the first look: if they spread so far that half of the gates are within 1 % of a limit,
+and the loss has lost less than a fifth of its start, this is reported as well.
+
 ## How to fix it
 Start the weights by Xavier (`nn.init.xavier_uniform_`, gain 5/3 for tanh), normalise the inputs, put a normalisation
 layer before the activation, or use ReLU or GELU in hidden layers.
@@ -31,19 +35,20 @@ Glorot, Bengio, "Understanding the difficulty of training deep feedforward neura
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import GraphFact, ModelFact, ModuleFact
+from torchdoctor.facts import TRAIN, GraphFact, InputsFact, ModelFact, ModuleFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.loss_graph import LossGraph
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACTIVATION
+from torchdoctor.signals import ACTIVATION, WEIGHT_L2
 
 SATURATED = ACTIVATION["saturated"]
 
@@ -59,6 +64,7 @@ RULE = Rule(
         "underfitting",
         "capacity-too-low",
         "majority-class-collapse",
+        "bad-initialization-scale",
     ),
 )
 
@@ -68,6 +74,11 @@ SHARE = 0.5
 them need a spread of 3.5."""
 MIN_LOOKS = 3
 FIRST_LOOKS = 3
+GATED = ("LSTM", "GRU")
+PINNED_GATES = 6.8
+"""Spread of a gate's sums at which half of them are beyond 4.6, where a sigmoid is within 1 % of its limit."""
+LITTLE = 0.2
+"""Share of the first loss that is gone: gates that are pinned and learn all the same are no fault."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,10 @@ class Layer:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    gates = _pinned_gates(run)
+    if gates is not None:
+        yield _of_gates(run, *gates)
+        return
     until, trace = broken_at(run), run.matrix(SATURATED)
     if until is not None:
         trace = trace.between(0, until - 1)
@@ -99,6 +114,64 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             most = float(np.nanmax(late))
             if most < SHARE / 2:
                 yield RuledOut(RULE.name, f"at most {most:.0%} of a hidden layer is saturated", SATURATED.name, most)
+
+
+def _pinned_gates(run: Run) -> tuple[str, float] | None:
+    """The gated layer whose sums spread farthest at the first look, where that is too far and little was learned."""
+    loss, weights, out = loss_curve(run), run.matrix(WEIGHT_L2).first(1), run.matrix(ACTIVATION["std"]).first(1)
+    if loss is None or not len(loss.curve) or loss.fell >= LITTLE or not len(weights) or not len(out):
+        return None
+    found: list[tuple[str, float]] = []
+    for module in (m for m in run.modules.values() if m.type in GATED and m.name in out.columns):
+        below, itself = (f"{module.name}.weight_{kind}_l0" for kind in ("ih", "hh"))
+        if below not in weights.columns or itself not in weights.columns or below not in run.parameters:
+            continue
+        sums = [
+            float(weights.column(name).values[0]) / math.sqrt(run.parameters[name].shape[0]) * size
+            for name, size in (
+                (below, _input_size(run, run.parameters[below].shape[1])),
+                (itself, float(out.column(module.name).values[0])),
+            )
+        ]
+        found.append((module.name, math.hypot(*sums)))
+    worst = max(found, key=lambda pair: pair[1], default=None)
+    return worst if worst is not None and worst[1] >= PINNED_GATES else None
+
+
+def _input_size(run: Run, width: int) -> float:
+    """Root mean square of the inputs that have this width; one for what comes from other layers."""
+    looks = [f for f in run.facts(InputsFact) if f.role == "input" and f.phase == TRAIN and f.std is not None]
+    sizes = [math.hypot(f.mean or 0.0, f.std or 0.0) for f in looks if f.shape[-1] == width]
+    return float(np.median(sizes)) if sizes else 1.0
+
+
+def _of_gates(run: Run, name: str, spread: float) -> Finding:
+    loss = loss_curve(run)
+    text = f"the loss went from {curves.figure(loss.begin)} to {curves.figure(loss.end)}" if loss else ""
+    return RULE.finding(
+        severity=Severity.ERROR if loss is not None and loss.stuck else Severity.WARNING,
+        confidence=0.8,
+        title=f"the gates of {name} are saturated from the start",
+        summary="The sums that go into the gates are so large that most gates sit at the flat ends of their range: "
+        "they are open or shut whatever comes in, and hardly any gradient passes through them.",
+        where=[Place(module=name)],
+        first_step=0,
+        evidence=[
+            Evidence(
+                f"by the size of its weights and inputs the sums of {name} spread by {curves.figure(spread)}; a "
+                "sigmoid is flat beyond 4.6",
+                WEIGHT_L2.name,
+                spread,
+                PINNED_GATES,
+            ),
+            Evidence(text, value=loss.fell if loss else None, spark=loss.spark if loss else ()),
+        ],
+        fix=Fix(
+            "Leave PyTorch's default initialisation of the recurrent layer, and normalise what goes into it.",
+            f"model.{name}.reset_parameters()",
+        ),
+        symptoms=("slow-descent",),
+    )
 
 
 def _hidden(run: Run) -> list[ModuleFact]:

@@ -18,9 +18,10 @@ over the layers instead of one cliff, and a training that suffers from it: the e
 than the late ones', or the gradients are below the optimizer's eps, or the loss does not fall. Adaptive optimizers
 divide the gradient's size out; where the loss falls under one of them, this is information only.
 
-For a plain RNN the time steps are judged as well: the size of its recurrent matrix tells by which factor the gradient
-shrinks at each step. If less than a hundred-thousandth of it would reach the start of the sequence, the weights move as
-usual, and yet the loss has not fallen at all, the early time steps are out of reach.
+For a plain RNN, written by hand or not, the time steps are judged as well: the size of its recurrent matrix tells by
+which factor the gradient shrinks at each step. If less than a hundred-thousandth of it would reach the start of the
+sequence, the weights move as usual, and yet the loss has not fallen at all or not below a constant guess, the early
+time steps are out of reach.
 
 ## How to fix it
 In this order: ReLU-like activations instead of sigmoid and tanh; an initialisation made for them (Kaiming for ReLU,
@@ -48,10 +49,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
-from torchdoctor.rules import curves, movement
+from torchdoctor.rules import baseline, curves, movement
 from torchdoctor.rules.architecture.depth import Profile, hidden, profile, stacks
 from torchdoctor.rules.architecture.recurrence import Fading, fading
-from torchdoctor.rules.loss_curve import broken_at, loss_curve
+from torchdoctor.rules.loss_curve import STUCK, broken_at, loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import GRADIENT_L2, TINY, UPDATE_RATIO, WEIGHT_L2
@@ -119,7 +120,10 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 
 def _is_out_of_reach(run: Run, fade: Fading) -> bool:
     loss, moved = loss_curve(run), movement.read(run)
-    if fade.left > FADED or loss is None or not loss.stuck or loss.broke_at is not None or moved is None:
+    if fade.left > FADED or loss is None or loss.broke_at is not None or moved is None:
+        return False
+    guess = baseline.chance(run)
+    if not loss.stuck and not (guess is not None and loss.end >= (1 - STUCK) * guess):
         return False
     middle = moved.middle_S[np.isfinite(moved.middle_S)]
     return len(loss.curve) >= MIN_UPDATES and bool(len(middle)) and float(np.median(middle)) >= MOVING

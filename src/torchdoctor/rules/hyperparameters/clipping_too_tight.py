@@ -17,9 +17,11 @@ the learning rate seems to do nothing.
 ## How it is detected
 Every call that clips by norm gives the norm before it and the threshold. The finding needs at least 90 % of the steps
 clipped and a typical norm ten times the threshold or more, after the first steps. It is a warning where the weights
-hardly move (less than half a thousandth of their size a step); where they move as usual, clipping merely normalises
-the gradient and the rate makes up for it: then it is an info, as it always is for optimizers such as Adam that divide
-the gradient's size out anyway. A threshold that never acts on a run that is stuck is told as an info as well.
+hardly move (less than half a thousandth of their size a step), or where they move no faster than fast trainings do and
+the loss has lost less than three quarters of its start and either has not fallen by a twentieth or falls to the very
+end. Else clipping merely normalises the gradient and the rate makes up for it: then it is an info, as it always is for
+optimizers such as Adam that divide the gradient's size out anyway. A threshold that never acts on a run that is stuck
+is told as an info as well.
 
 ## How to fix it
 Log the norms (`clip_grad_norm_` returns them) for a few hundred steps without clipping and set the threshold at their
@@ -45,6 +47,7 @@ from torchdoctor.facts import ClipFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import curves, movement
 from torchdoctor.rules.curves import Floats, figure
+from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, LOSS_TRAIN, UPDATE_RATIO
@@ -54,7 +57,9 @@ RULE = Rule(
     name="clipping-too-tight",
     family="hyperparameters",
     needs=(CLIP_NORM, CLIP_THRESHOLD),
-    explains=("capacity-too-low", "learning-rate-too-low", "underfitting"),
+    explains=(
+        *("capacity-too-low", "learning-rate-too-low", "underfitting", "majority-class-collapse", "plateau-or-saddle"),
+    ),
 )
 
 MOST_CLIPPED = 0.9
@@ -63,6 +68,12 @@ FAR_BELOW = 10.0
 """Typical norm over threshold: the step is then a tenth of what the rate was chosen for."""
 SLOW = 5e-4
 """Relative update of the weights, half of the usual: below it the cut steps hold training back."""
+FAST = 4e-3
+"""Relative update, four times the usual, from which on a step is long, however much of it was cut."""
+POOR = 0.25
+"""End over start: a run that clips on purpose, with a rate to match, gets below it."""
+STILL_FALLING = 3.0
+"""Standard errors of the slope over the last third."""
 SUGGESTED = 95.0
 """Percentile of the norms at which a threshold only cuts the exceptional."""
 SKIPPED = 0.1
@@ -127,10 +138,21 @@ def _is_stuck(run: Run) -> bool:
     return end > 0.95 * start and abs(curves.trend(curve.values).sigmas) < 3
 
 
+def _is_slow(run: Run) -> bool:
+    """Far from what it could reach, and not for lack of a way down: at its end the loss falls, or never fell."""
+    loss = loss_curve(run)
+    if loss is None or len(loss.curve) < 2 * LEAST_STEPS or loss.curve.values.min() < 0 or loss.end < POOR * loss.begin:
+        return False
+    values = loss.curve.values[2 * len(loss.curve) // 3 :]
+    return loss.stuck or curves.trend(values).sigmas < -STILL_FALLING
+
+
 def _too_tight(run: Run, clipping: Clipping) -> Finding:
     moved = movement.read(run)
     ratio = float(np.nanmedian(moved.typical())) if moved is not None and moved.measured else None
-    harmless = movement.is_scale_free(run) or (ratio is not None and ratio >= SLOW)
+    harmless = movement.is_scale_free(run) or (
+        ratio is not None and ratio >= SLOW and not (ratio < FAST and _is_slow(run))
+    )
     if ratio is not None and ratio < SLOW / 10:
         harmless = False
     threshold, typical = float(np.median(clipping.thresholds)), float(np.median(clipping.norms))

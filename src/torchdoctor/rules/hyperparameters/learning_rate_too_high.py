@@ -95,6 +95,9 @@ SHAKEN = 0.2
 """End over start of a run that was thrown up by its first updates and has come back only that far."""
 LEARNED = 0.75
 """Best over start of a run that had learned something."""
+BEYOND_NOISE, MEDIAN_OF_FIVE = 5.0, 0.54
+"""Standard errors (of a running median of five, in units of the scatter from batch to batch) between what was learned
+and what is left of it: the lowest of many medians lies three to four below their level by chance."""
 LARGE_UPDATE = 0.02
 """Median relative change of the weight matrices in a step that the loss may not be able to take. About 0.001 is
 usual; small networks that diverge were measured at 0.03 to 10 before they did."""
@@ -243,6 +246,8 @@ def _lost_at(curve: Curve, start: float) -> int | None:
         return None
     change = curves.change_point(level_S[low:])
     if change is None or min(curves.level(curve.values, 0.3), change.after) < NO_GAIN * start:
+        return None
+    if change.after - level_S[low] < BEYOND_NOISE * curves.noise(curve.values) * MEDIAN_OF_FIVE:
         return None
     back = np.flatnonzero(level_S[low:] > LEARNED * start)
     return int(curve.steps[low + int(back[0])]) if len(back) else None

@@ -13,10 +13,12 @@ the very same rate is fine.
 
 ## How it is detected
 The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to
-half above its start and more (a running median, so no single batch), stays above its start for at least ten steps or a
-fiftieth of the run, and the first updates change the weights by 8 % of their size and more, at least three times what
-they do later. Then it recovers and ends below half of its start, at a rate that was not lowered before it
-recovered: so the rate suits the model, and only the beginning did not.
+half above its start and more (a running median, so no single batch) or, in a single step, to five times its start. It
+stays above its start for at least ten steps, or for five with ten times the start's loss added up above it, and in
+both cases for a fiftieth of the run. The first updates change the weights by 8 % of their size and more, at least
+three times what they do later. Then it recovers, at a rate that was not lowered before it recovered, and stays below
+its start: it ends below half of it, or still falls at the end. After first updates that replace most of the weights it
+has to end below a fifth, or still fall. So the rate suits the model, and only the beginning did not.
 
 ## How to fix it
 Raise the rate linearly from nearly zero over the first 1 to 10 % of the steps. Or lower the rate, or use pre-norm
@@ -57,19 +59,28 @@ RULE = Rule(
 )
 
 ADAPTIVE = ("Adam", "AdamW", "NAdam", "Adamax", "RMSprop", "Adagrad", "Adafactor", "Lion")
-RISEN = 1.5
-"""Running median of five over the start; fresh batches vary by less."""
+RISEN, SPIKE = 1.5, 5.0
+"""Running median of five, or a single step, over the start; fresh batches vary by less."""
 FIRST_PART, FIRST_STEPS = 0.05, 60
 """The rise must come within this share of the run, or so many steps."""
 LASTED, LASTED_SHARE = 10, 0.02
 """Steps above the start, and as a share of the run."""
+SHORT, ADDED_UP = 5, 10.0
+"""A shorter rise counts where it is so high that the loss above the start adds up to that many times the start."""
 LARGE_FIRST_UPDATE = 0.08
 """Relative change of the weight matrices in the first steps, eighty times the usual thousandth."""
 REPLACED = 5.0
 """A first update of several times the weights leaves nothing of them: no warm-up makes such a rate a good one."""
 LARGER_THAN_LATER = 3.0
-RECOVERED = 0.5
-"""End over start: the rate does work."""
+RECOVERED, RECOVERED_WELL, BELOW = 0.5, 0.2, 0.9
+"""End over start: the rate does work; it does though the first update replaced most of the weights; and where it still
+falls."""
+MOST_REPLACED = 0.7
+"""See learning-rate-too-high: one step rewrites the layers, and a loss that stays up afterwards is that rule's."""
+STILL_FALLING = 4.0
+"""Standard errors of the slope over the last half."""
+THROWN_AGAIN = 0.02
+"""Share of the last half above the start: such a run is thrown up time and again, so its rate is too high as it is."""
 NO_WARMUP = 0.9
 """First rate over the highest of the first part."""
 LEAST_STEPS = 100
@@ -113,18 +124,31 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
         return None
     guess = baseline.chance(run)
     start = max(float(curve.values[0]), guess if guess is not None else 0.0)
+    if start <= 0 or not _recovers(curve, start, end, first):
+        return None
     level_S = curves.smooth(curve.values, 5)
     last = int(curve.steps[-1])
     early = curve.steps <= max(FIRST_STEPS, FIRST_PART * last)
-    if end > RECOVERED * start or not early.any() or level_S[early].max() < RISEN * start:
+    spikes = early.any() and curve.values[early].max() >= SPIKE * start
+    if not spikes and (not early.any() or level_S[early].max() < RISEN * start):
         return None
-    peak_at = int(np.argmax(np.where(early, level_S, -np.inf)))
+    height_S = curve.values if spikes else level_S
+    peak_at = int(np.argmax(np.where(early, height_S, -np.inf)))
     below = np.flatnonzero(level_S[peak_at:] < start)
     back = peak_at + int(below[0]) if len(below) else len(level_S) - 1
     spent = int(curve.steps[back] - curve.steps[0])
-    if spent < max(LASTED, LASTED_SHARE * last):
+    added_up = float(np.maximum(curve.values[: back + 1] / start - 1, 0).sum())
+    if spent < max(SHORT if spikes and added_up >= ADDED_UP else LASTED, LASTED_SHARE * last):
         return None
-    return Throw(start, float(level_S[peak_at]), int(curve.steps[back]), spent, first, later)
+    return Throw(start, float(height_S[peak_at]), int(curve.steps[back]), spent, first, later)
+
+
+def _recovers(curve: Curve, start: float, end: float, first: float) -> bool:
+    late = curve.values[curve.steps >= curve.steps[-1] / 2]
+    if float((late > start).mean()) > THROWN_AGAIN:
+        return False
+    falls = end <= BELOW * start and curves.trend(late).sigmas <= -STILL_FALLING
+    return falls or end <= (RECOVERED if first < MOST_REPLACED else RECOVERED_WELL) * start
 
 
 def starts_high(run: Run, until: int) -> bool:
