@@ -33,7 +33,9 @@ WINDOW_LOOKS, WINDOW_ROWS = 20, 160
 SQUARED, ABSOLUTE = ("mse_loss",), ("l1_loss", "smooth_l1_loss", "huber_loss")
 BINARY = ("binary_cross_entropy", "binary_cross_entropy_with_logits")
 NUMBERS = 5
-"""loss, label, predicted, confidence, rank of the label; of a regression: loss, target, prediction, error, 0"""
+"""loss, label, predicted, confidence, rank of the label; of a regression: loss, target, prediction, error, squared
+error of repeating the input's last value (NaN where there is none); of many labels: loss, and the shares of them that
+are true, named, both, and 1 where all targets are 0 or 1"""
 
 
 @dataclass
@@ -117,12 +119,28 @@ def _numbers(call: LossCall, inputs: Tensor | None) -> Rows | None:
         loss, task = how(source, target, reduction="none").mean(1), MULTILABEL
     else:
         loss, task = error.square().mean(1), REGRESSION
-    columns = [loss, target.mean(1), source.mean(1), error.abs().mean(1), torch.zeros_like(loss)]
+    if task == MULTILABEL:
+        named, true = source > 0, target > 0.5
+        hard = ((target == 0) | (target == 1)).all(1)
+        shares = [c.float().mean(1) for c in (true, named, named & true)]
+        columns = [loss, *shares, hard.float()]
+    else:
+        columns = [loss, target.mean(1), source.mean(1), error.abs().mean(1), _repeated(inputs, target, rows, stride)]
     values = torch.stack(columns, 1)
     names, extra = describe_inputs(inputs, rows) if inputs is not None else ((), None)
     if extra is not None:
         values = torch.cat([values, extra[::stride].to(values.device)], 1)
     return Rows(task, values, None, names, None, stride == 1 and source.shape[1] == 1)
+
+
+def _repeated(inputs: Tensor | None, target: Tensor, rows: int, stride: int) -> Tensor:
+    """Squared error of naming the last value of the input window (of the series that does it best) again."""
+    if inputs is None or inputs.dim() not in (2, 3) or len(inputs) != rows or target.shape[1] != 1 or _is_token(inputs):
+        return torch.full_like(target[:, 0], float("nan"))
+    last = inputs.detach()[::stride].to(target.device, torch.float32)
+    last = last[:, -1:] if last.dim() == 2 else last[:, -1]
+    errors = (last - target).square()
+    return errors[:, errors.mean(0).argmin()]
 
 
 def describe_inputs(inputs: Tensor, count: int) -> tuple[tuple[str, ...], Tensor | None]:

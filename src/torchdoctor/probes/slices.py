@@ -145,15 +145,25 @@ def _class_metrics(
 
 
 def _numbers(samples: Samples, rows: Rows) -> dict[str, Any]:
-    if samples.task != REGRESSION:
-        return {}
+    if samples.task == MULTILABEL:
+        return {"metrics": _label_metrics(rows)}
     variance = float(rows[:, 1].var())
     squared = float(rows[:, 0].mean())
     metrics = {"mse": squared, "rmse": squared**0.5, "mae": float(rows[:, 3].mean()), "variance": variance}
     metrics["prediction_variance"] = float(rows[:, 2].var())
     if samples.whole and variance > 0:
         metrics["r2"] = 1 - squared / variance
+    if np.isfinite(rows[:, 4]).all():
+        metrics["last_value_mse"] = float(rows[:, 4].mean())
     return {"metrics": metrics}
+
+
+def _label_metrics(rows: Rows) -> dict[str, float]:
+    """Of labels that are each true or false: how many are, how many are named, and the F1 over all of them."""
+    true, named, both = (float(rows[:, i].mean()) for i in (1, 2, 3))
+    if rows[:, 4].min() < 1:
+        return {}
+    return {"positives": true, "named": named, "micro_f1": 2 * both / max(true + named, 1e-12)}
 
 
 def _worst(samples: Samples, rows: Rows, index: NDArray[np.intp]) -> Iterator[dict[str, Any]]:

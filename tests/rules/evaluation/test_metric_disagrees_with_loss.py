@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from building import RunBuilder, findings
 from torchdoctor.facts import LossCallFact, PredictionsFact, SamplesFact
@@ -48,3 +49,25 @@ def test_accuracy_that_rises_is_silent() -> None:
 def test_confidence_alone_is_an_info() -> None:
     found = findings(course([300] * 6, [2.2, 1.9, 1.7, 1.6, 1.5, 1.4]).build(), NAME)
     assert [f.severity for f in found] == [Severity.INFO]
+
+
+def tagging(f1: float, level: float, rate: float = 0.035) -> RunBuilder:
+    run = RunBuilder(300).scalar(LOSS_TRAIN, np.linspace(0.7, level, 300)).optimizer("Adam", lr=1e-3)
+    for step in range(50, 300, 50):
+        metrics = {"positives": rate, "named": f1 * rate, "micro_f1": f1}
+        run.fact(SamplesFact("validation", "multilabel", 400, level, metrics=metrics), step)
+    return run
+
+
+@pytest.mark.parametrize(("f1", "level", "count"), [(0.0, 0.15, 1), (0.3, 0.15, 0), (0.0, 0.08, 0)])
+def test_of_rare_labels_none_is_named(f1: float, level: float, count: int) -> None:
+    assert len(tagging(f1, level).detect("metric-disagrees-with-loss")) == count
+
+
+@pytest.mark.parametrize(("naive", "count"), [(0.05, 1), (0.07, 0), (0.9, 0)])
+def test_a_forecast_against_the_last_value(naive: float, count: int) -> None:
+    run = RunBuilder(300).scalar(LOSS_TRAIN, np.linspace(1.0, 0.05, 300)).optimizer("Adam", lr=1e-3)
+    for step in range(50, 300, 25):
+        metrics = {"mse": 0.052, "variance": 1.0, "last_value_mse": naive}
+        run.fact(SamplesFact("validation", "regression", 400, 0.052, metrics=metrics), step)
+    assert len(run.detect("metric-disagrees-with-loss")) == count

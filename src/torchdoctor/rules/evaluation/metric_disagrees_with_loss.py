@@ -16,14 +16,17 @@ Training loss must have fallen by at least a third and validation loss by a tent
 training loss alone counts: how validation adds them up is not known), while in every
 validation pass of the second half accuracy is not above the share of the largest class and mean recall not above one
 over the number of classes, by three standard errors. Where the loss is made of several calls, the part of the
-classification is followed alone. A loss that falls by a quarter while a mediocre accuracy stands still is told as
-an info: often only confidence is learned then.
+classification is followed alone. Of many labels at once the F1 over all of them must stay below 0.05 in the last
+half of the looks, with a loss no better than their overall rate gives. A forecast whose inputs are the past of its
+target must have settled without a squared error below that of naming the last value again. A loss that falls by a
+quarter while a mediocre accuracy stands still is told as an info: often only confidence is learned then.
 
 ## How to fix it
 Log every part of the loss on its own and weigh them so that their gradients are of one order at the last shared layer.
 Select checkpoints by the metric that counts. With imbalanced labels judge by recall by class.
 
 ## Known false alarms
+Rare labels that are only ranked (by AUC, recall at k), never named by a threshold, are reported.
 A metric that reached its limit early while the loss goes on falling is sound, and only told as an info where accuracy
 is far from perfect. A rising metric with a rising loss is mostly overconfidence: see miscalibrated.
 
@@ -36,9 +39,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from torchdoctor.facts import VALIDATION, PredictionsFact, SamplesFact
+from torchdoctor.facts import TRAIN, VALIDATION, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, curves, outcomes
 from torchdoctor.rules.curves import figure
@@ -52,7 +55,7 @@ RULE = Rule(
     code="E007",
     name="metric-disagrees-with-loss",
     family="evaluation",
-    needs=(LOSS_TRAIN, PredictionsFact),
+    needs=(LOSS_TRAIN,),
     explains=("underfitting", "weak-slice", "majority-class-collapse"),
 )
 
@@ -69,6 +72,19 @@ FELL_ALONE = 0.25
 """Validation loss gone while accuracy stands still. Chosen above what growing confidence in the
 same hits brings early on."""
 MEDIOCRE = 0.9
+FIRST = 3
+"""First steps that say where the loss began: rates of labels and levels of series are learned within a few."""
+RARE = 0.25
+"""Share of true labels up to which naming none looks good to the loss."""
+NAMED_NONE = 0.05
+"""F1 over all labels that is as good as none."""
+KNOWS_RATES = 0.85
+"""Loss over the entropy of the labels' overall rate: knowing the rate of each label alone seldom brings more."""
+OF_ITSELF = 0.5
+"""Error of the last value over the variance of the targets, for inputs that are the past of the target."""
+NO_BETTER = 0.95
+SETTLED = 0.9
+"""Last error over those before it, for a forecast that no longer gets better."""
 STILL = 1.0
 """Standard errors by which accuracy may move and still stand."""
 
@@ -88,10 +104,13 @@ class Part:
 
 def detect(run: Run) -> Iterator[Finding]:
     loss = loss_curve(run)
-    seen = outcomes.passes(run)
-    if loss is None or run.steps < LEAST_STEPS or len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES:
+    if loss is None or run.steps < LEAST_STEPS or loss.broke_at is not None:
         return
-    if not outcomes.is_by_sample(run) or loss.broke_at is not None:
+    whole = replace(loss, begin=curves.level(loss.curve.values[:FIRST], 1.0, end=False))
+    if whole.fell >= FELL_TRAIN:
+        yield from (f for f in (_labels(run, whole), _repeats(run, whole)) if f is not None)
+    seen = outcomes.passes(run)
+    if len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES or not outcomes.is_by_sample(run):
         return
     validation = curves.read(run.scalar(LOSS_VALIDATION), closely=False)
     gone = _gone(validation)
@@ -100,6 +119,104 @@ def detect(run: Run) -> Iterator[Finding]:
         yield _finding(run, loss, seen, gone, validation)
     elif not at_chance and gone >= FELL_ALONE and _stands_still(seen):
         yield _told(seen, gone, validation)
+
+
+def _labels(run: Run, loss: LossCurve) -> Finding | None:
+    """Of many labels hardly one is ever named, and the loss is that of knowing how frequent they are."""
+    for phase in (VALIDATION, TRAIN):
+        seen = [(s, f) for s, f in outcomes.looks(run, phase, "multilabel") if "micro_f1" in f.metrics]
+        if len(seen) >= LEAST_PASSES and seen[-1][1].samples >= LEAST_SAMPLES:
+            break
+    else:
+        return None
+    late = [f for _, f in seen[len(seen) // 2 :]]
+    rate = sum(f.metrics["positives"] for f in late) / len(late)
+    scored, level = max(f.metrics["micro_f1"] for f in late), late[-1].loss
+    if outcomes.is_weighted(run) or not 0 < rate < RARE or scored > NAMED_NONE or level < KNOWS_RATES * _entropy(rate):
+        return None
+    share = late[-1].metrics["named"]
+    return _judged(
+        run,
+        loss,
+        f"The loss fell by {loss.fell:.0%}, yet hardly a label is ever named (F1 {scored:.2f})",
+        f"Only {rate:.1%} of the labels are true, so naming none is right nearly always: the loss fell to "
+        f"{figure(level)}, where knowing the overall rate gives {figure(_entropy(rate))}. What is in the inputs has "
+        "not been learned.",
+        Evidence(
+            f"{share:.2%} of the labels are named where {rate:.1%} are true; micro F1 at most {scored:.3f} in the last "
+            f"{len(late)} looks",
+            "samples",
+            scored,
+            NAMED_NONE,
+            tuple(f.metrics["micro_f1"] for _, f in seen[-40:]),
+        ),
+        Fix(
+            "Weigh the true labels up, judge by recall and F1 over the true labels, and lower the threshold.",
+            f"criterion = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor({(1 - rate) / rate:.0f}.0))",
+        ),
+        seen,
+    )
+
+
+def _entropy(rate: float) -> float:
+    return -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
+
+
+def _repeats(run: Run, loss: LossCurve) -> Finding | None:
+    """A forecast that has stopped getting better and is no better than naming the last value again."""
+    seen = [(s, f) for s, f in outcomes.looks(run, VALIDATION, "regression") if "last_value_mse" in f.metrics]
+    if len(seen) < LEAST_PASSES or seen[-1][1].samples < LEAST_SAMPLES:
+        return None
+    late = [f for _, f in seen[len(seen) // 2 :]]
+    skills = [f.metrics["mse"] / max(f.metrics["last_value_mse"], 1e-30) for f in late]
+    errors = [f.metrics["mse"] for f in late]
+    last = late[-1].metrics
+    if last["last_value_mse"] >= OF_ITSELF * last["variance"] or min(skills) < NO_BETTER:
+        return None
+    if errors[-1] < SETTLED * max(errors[: len(errors) // 2] or errors):
+        return None
+    return _judged(
+        run,
+        loss,
+        f"The loss fell by {loss.fell:.0%}, yet the forecast is no better than the last value",
+        "The level of the series makes nearly all of the loss, and the last value gives it away: what remains, the "
+        "change, is not predicted.",
+        Evidence(
+            f"squared error {figure(last['mse'])} in the last validation, naming the last value again gives "
+            f"{figure(last['last_value_mse'])}",
+            "samples",
+            skills[-1],
+            NO_BETTER,
+            tuple(f.metrics["mse"] for _, f in seen[-40:]),
+        ),
+        Fix("Predict the change from the last value instead of the level, and judge by the error over that guess."),
+        seen,
+    )
+
+
+def _judged(
+    run: Run,
+    loss: LossCurve,
+    title: str,
+    summary: str,
+    evidence: Evidence,
+    fix: Fix,
+    seen: list[tuple[int, SamplesFact]],
+) -> Finding:
+    place = outcomes.loss_place(run)
+    fell = f"training loss from {figure(loss.begin)} to {figure(loss.end)}"
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.8,
+        title=title,
+        summary=summary,
+        evidence=[Evidence(fell, LOSS_TRAIN.name, loss.fell, FELL_TRAIN, loss.spark), evidence],
+        fix=fix,
+        where=[Place(file=place.file, line=place.line)] if place is not None else [],
+        first_step=seen[0][0],
+        last_step=seen[-1][0],
+        symptoms=("metric-flat-while-loss-falls", "good-loss-bad-metric"),
+    )
 
 
 def _gone(validation: curves.Curve) -> float:
