@@ -7,7 +7,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import GraphFact, LossCallFact, ModelFact, ModuleFact
+from torchdoctor.facts import GraphFact, InputsFact, LossCallFact, ModelFact, ModuleFact
 from torchdoctor.findings import Finding, RuledOut, Severity
 
 DEAD, SATURATED = "dead-relu", "saturated-activations"
@@ -163,3 +163,27 @@ class TestSaturated:
 
     def test_units_in_their_range_rule_it_out(self) -> None:
         assert [type(s) for s in tanhs({"act1": 0.03}).detect(SATURATED)] == [RuledOut]
+
+
+class TestGates:
+    def lstm(self, norm: float, loss: np.ndarray = STUCK, size: float = 1.0) -> RunBuilder:
+        names = {"lstm.weight_ih_l0": (192, 4), "lstm.weight_hh_l0": (192, 48)}
+        return (
+            RunBuilder(STEPS)
+            .parameters(names, module_type="LSTM")
+            .fact(ModuleFact("lstm", "LSTM", None, 0))
+            .fact(InputsFact("train", "input", [32, 20, 4], "float32", mean=0.0, std=size))
+            .matrix(signals.WEIGHT_L2, dict.fromkeys(names, norm))
+            .matrix(signals.ACTIVATION["std"], {"lstm": 0.4})
+            .matrix(signals.ACTIVATION["saturated"], {"lstm": np.nan})
+            .scalar(signals.LOSS_TRAIN, loss)
+        )
+
+    def test_weights_so_wide_that_the_gates_are_pinned(self) -> None:
+        (said,) = found(self.lstm(norm=100.0), SATURATED)
+        assert said.severity is Severity.ERROR and "lstm" in said.title
+
+    def test_usual_weights_and_gates_that_learn(self) -> None:
+        assert not found(self.lstm(norm=4.0), SATURATED)
+        assert not found(self.lstm(norm=100.0, loss=FALLING), SATURATED)
+        assert found(self.lstm(norm=4.0, size=50.0), SATURATED)

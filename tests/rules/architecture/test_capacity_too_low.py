@@ -9,7 +9,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import TRAIN, LoaderFact, LossCallFact
+from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, LossCallFact
 
 NAME = "capacity-too-low"
 NOISE = np.random.default_rng(0).normal(0, 1, 300)
@@ -48,3 +48,29 @@ def test_flat_equal_and_wrong_in_the_same_way() -> None:
 )
 def test_what_looks_like_it(builder: RunBuilder) -> None:
     assert not findings(builder.build(), NAME)
+
+
+def autoencoder(code: int, same: bool = True, agreement: float = 0.5) -> RunBuilder:
+    widths = {"up.weight": (96, 64), "code.weight": (code, 96), "down.weight": (64, code)}
+    layers = [
+        {"name": n, "op": "AddmmBackward0", "fan_in": s[1], "fan_out": s[0], "kernel": []}
+        for n, s in reversed(widths.items())
+    ]
+    builder = RunBuilder(300).scalar(signals.LOSS_TRAIN, FLAT / 2).optimizer("Adam", lr=0.01)
+    builder.scalar(signals.LEARNING_RATE, 0.01, key="0.0").parameters(widths).fact(LayersFact(layers, []))
+    builder.scalar(signals.RESIDUAL_AGREEMENT, agreement + 0.05 * NOISE)
+    builder.matrix(signals.UPDATE_RATIO, dict.fromkeys(widths, 2e-3))
+    builder.fact(LossCallFact("mse_loss", TRAIN, [64, 64], "float32", [64, 64], "float32", "mean"))
+    builder.fact(InputsFact(TRAIN, "input", [64, 64], "float32", mean=0.01, std=1.0))
+    return builder.fact(InputsFact(TRAIN, "target", [64, 64], "float32", mean=0.01 if same else 0.5, std=1.0))
+
+
+def test_a_code_far_narrower_than_what_it_has_to_carry() -> None:
+    (said,) = findings(autoencoder(2).build(), NAME)
+    assert "code has 2 units" in (said.fix.code or "")
+
+
+def test_a_wide_code_another_target_and_residuals_of_noise() -> None:
+    assert not findings(autoencoder(40).build(), NAME)
+    assert not findings(autoencoder(2, same=False).build(), NAME)
+    assert not findings(autoencoder(2, agreement=0.02).build(), NAME)

@@ -9,7 +9,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import InputsFact, LossCallFact, ModuleFact, NonfiniteFact, WiringFact
+from torchdoctor.facts import GraphFact, InputsFact, LayersFact, LossCallFact, ModuleFact, NonfiniteFact, WiringFact
 from torchdoctor.findings import Finding, RuledOut, Severity
 
 VANISHING, EXPLODING = "vanishing-gradients", "exploding-gradients"
@@ -223,3 +223,56 @@ class TestExploding:
     def test_steady_norms_rule_it_out(self) -> None:
         builder = net([1e-2] * 5).scalar(signals.GRADIENT_GLOBAL_L2, 1.0).scalar(signals.LOSS_TRAIN, 1.0)
         assert [type(s) for s in builder.detect(EXPLODING)] == [RuledOut]
+
+
+class TestCellsWrittenByHand:
+    def cell(self, length: int = 60, repeated: bool = True, gated: bool = False, loss: float = 1.39) -> RunBuilder:
+        names = {"given.weight": (64, 8), "before.weight": (64, 64), "out.weight": (4, 64)}
+        times = length if repeated else 1
+        operators = {"AddmmBackward0": 2 * times + 1, "TanhBackward0": times, "SigmoidBackward0": times * gated}
+        layers = [{"name": n, "op": "AddmmBackward0", "fan_in": s[1], "fan_out": s[0]} for n, s in names.items()]
+        return (
+            RunBuilder(300)
+            .parameters(names, module_type="Linear")
+            .optimizer("Adam", lr=1e-3)
+            .matrix(signals.GRADIENT_L2, dict.fromkeys(names, 0.1))
+            .matrix(signals.WEIGHT_L2, {"given.weight": 3.0, "before.weight": 4.6, "out.weight": 1.0})
+            .matrix(signals.UPDATE_RATIO, dict.fromkeys(names, 3e-3))
+            .scalar(signals.LOSS_TRAIN, np.r_[np.linspace(2.5, loss, 60), np.full(240, loss)])
+            .fact(InputsFact("train", "input", [32, length, 8], "float32"))
+            .fact(LossCallFact("cross_entropy", "train", [32, 4], "float32", [32], "int64", "mean", classes=4))
+            .fact(GraphFact("NllLossBackward0", [], [], operators))
+            .fact(LayersFact(layers, []))
+        )
+
+    def test_the_start_of_the_sequence_is_out_of_reach(self) -> None:
+        (said,) = found(self.cell(), VANISHING)
+        assert "60 time steps" in said.title and said.where[0].parameter == "before.weight"
+
+    def test_what_is_no_plain_recurrence_or_learns(self) -> None:
+        assert not found(self.cell(repeated=False), VANISHING)
+        assert not found(self.cell(gated=True), VANISHING)
+        assert not found(self.cell(loss=0.9), VANISHING)
+        assert not found(self.cell(length=12), VANISHING)
+
+
+class TestGrowthOverBlocks:
+    def stack(self, growth: float = 1.5, gain: float = 1.4, layers: int = 16) -> RunBuilder:
+        names = [f"{i}.weight" for i in range(layers)]
+        loss = np.full(STEPS, 50.0)
+        loss[3:] = np.nan
+        spread = {f"{i}": growth**i for i in range(layers)}
+        return (
+            net([1e-2] * (layers + 1))
+            .scalar(signals.LOSS_TRAIN, loss)
+            .matrix(signals.WEIGHT_L2, dict.fromkeys([*names, "out.weight"], gain * np.sqrt(WIDTH)))
+            .matrix(signals.ACTIVATION["std"], spread)
+        )
+
+    def test_usual_layers_that_add_up(self) -> None:
+        (said,) = found(self.stack(), EXPLODING)
+        assert said.severity is Severity.ERROR and "without normalisation" in said.title
+
+    def test_layers_that_are_too_large_by_themselves_or_keep_the_scale(self) -> None:
+        assert not found(self.stack(gain=4.0), EXPLODING)
+        assert not found(self.stack(growth=1.05), EXPLODING)

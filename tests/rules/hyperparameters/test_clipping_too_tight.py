@@ -76,3 +76,12 @@ def test_infinite_norms_of_a_scaler_do_not_disturb() -> None:
     norms[::9] = np.inf
     run = clipped(20.0, 0.01).scalar(CLIP_NORM, norms).build()
     assert findings(run, NAME)[0].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("end", "severity"), [(1.1, Severity.WARNING), (0.1, Severity.INFO)], ids=["held back", "a rate to match"]
+)
+def test_weights_that_move_but_get_nowhere_soon(end: float, severity: Severity) -> None:
+    builder = clipped(2.0, 0.002, ratio=8e-4)
+    loss = np.linspace(2.3, end, 200) + RANDOM.normal(0, 0.02, 200)
+    assert [f.severity for f in findings(builder.scalar(LOSS_TRAIN, loss).build(), NAME)] == [severity]

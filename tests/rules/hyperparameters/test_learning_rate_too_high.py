@@ -187,3 +187,16 @@ def test_folds_that_follow_one_another_are_judged_apart() -> None:
     assert len(findings(run.build(), NAME)) == 1
     run.scalar(LEARNING_RATE, 1.0, key="1.0", steps=range(50, 200))
     assert findings(run.build(), NAME) == []
+
+
+def test_half_of_what_was_learned_is_lost_for_good() -> None:
+    loss = np.r_[np.linspace(2.3, 0.4, 40), np.linspace(0.4, 1.7, 10), np.full(250, 1.7)]
+    (found,) = findings(trained(noisy(loss), 0.1).build(), NAME)
+    assert "lost" in found.title
+    assert not findings(trained(noisy(np.r_[loss[:50], np.linspace(1.7, 0.3, 250)]), 0.1).build(), NAME)
+
+
+def test_the_lowest_of_many_noisy_batches_is_nothing_learned() -> None:
+    loss = noisy(np.full(600, 2.3), 0.3)
+    loss[100:105] = 1.6
+    assert not findings(trained(loss, 0.03).build(), NAME)

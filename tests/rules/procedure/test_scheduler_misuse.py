@@ -81,3 +81,10 @@ def test_built_and_never_stepped() -> None:
 def test_a_warm_up_that_begins_at_zero_has_not_run_down() -> None:
     warming = 0.1 * np.minimum(STEPS / 20, (UPDATES - STEPS) / (UPDATES - 20))
     assert not findings(scheduled("LambdaLR", warming, UPDATES, {}).build(), NAME)
+
+
+def test_milestones_for_epochs_stepped_per_batch() -> None:
+    down = 0.1 * 0.1 ** np.searchsorted([4, 8], STEPS, side="right")
+    assert findings(scheduled("MultiStepLR", down, UPDATES, {"milestones": [4, 8], "gamma": 0.1}).build(), NAME)
+    meant = 0.1 * 0.1 ** np.searchsorted([80, 160], STEPS, side="right")
+    assert not findings(scheduled("MultiStepLR", meant, UPDATES, {"milestones": [80, 160], "gamma": 0.1}).build(), NAME)

@@ -14,12 +14,12 @@ saturate and the loss stays flat at the level of a constant guess.
 
 ## How it is detected
 Two things must come together. The loss: it ends in NaN or Inf after having grown, or stands above its start for good,
-or was thrown up and ended no better than it began, or had learned and lost it all. And the updates, measured while the
-loss was still ordinary: the relative change of the weight matrices in one step. About 0.001 is usual; 0.05 is large
-and 0.5 rewrites the layer. A loss that spikes and recovers is not reported (unless the first updates rewrote the layers
-and most of the damage is still there: a warning; where it
-bounces since, learning-rate-oscillation says so), nor are the losses of two optimizers that
-play against each other unless they end in NaN.
+or was thrown up and ended no better than it began, or had learned and lost it all (or half of it and more, for good).
+And the updates, measured while the loss was still ordinary: the relative change of the weight matrices in one step.
+About 0.001 is usual; 0.05 is large and 0.5 rewrites the layer. A loss that spikes and recovers is not reported (unless
+the first updates rewrote the layers and most of the damage is still there: a warning; where it bounces since,
+learning-rate-oscillation says so), nor are the losses of two optimizers that play against each other unless they end in
+NaN.
 
 ## How to fix it
 Divide the rate by ten, and by ten again if that does not help. Usual starting points: Adam and AdamW 0.001 (0.0003 for
@@ -72,6 +72,8 @@ RULE = Rule(
         "weight-norm-growth",
         "over-regularized",
         "majority-class-collapse",
+        "noisy-labels",
+        "representation-collapse",
         "abnormal-distribution",
         "underfitting",
         "batch-too-small",
@@ -95,6 +97,8 @@ SHAKEN = 0.2
 """End over start of a run that was thrown up by its first updates and has come back only that far."""
 LEARNED = 0.75
 """Best over start of a run that had learned something."""
+LEARNED_WELL = 0.5
+"""The same for one that had learned much, and lost half of what it had gained for good."""
 BEYOND_NOISE, MEDIAN_OF_FIVE = 5.0, 0.54
 """Standard errors (of a running median of five, in units of the scatter from batch to batch) between what was learned
 and what is left of it: the lowest of many medians lies three to four below their level by chance."""
@@ -147,7 +151,7 @@ def detect(run: Run) -> Iterator[Finding]:
         guess = baseline.chance(run) if len(keys) == 1 else None
         for curve in stages.parts(run, whole):
             found = _examine(curve, guess, moved, adversarial=adversarial) if len(curve) else None
-            if found is not None and not (found[0].how == "shaken" and _bounces(run)):
+            if found is not None and not (found[0].how in ("shaken", "lost") and _bounces(run)):
                 yield _finding(run, found[0], curve, found[1], key)
                 return
 
@@ -206,7 +210,7 @@ def course_of(curve: Curve, start: float, idle: float, *, adversarial: bool) -> 
         return course("grew", far.onset) if far is not None and stays else None
     if risen is not None and end > GREW * start:
         return course("grew", risen)
-    lost = _lost_at(curve, idle)
+    lost = _lost_at(curve, idle) or _mostly_lost_at(curve, idle)
     if lost is not None:
         return course("lost", lost)
     if end < NO_GAIN * idle:
@@ -251,6 +255,20 @@ def _lost_at(curve: Curve, start: float) -> int | None:
         return None
     back = np.flatnonzero(level_S[low:] > LEARNED * start)
     return int(curve.steps[low + int(back[0])]) if len(back) else None
+
+
+def _mostly_lost_at(curve: Curve, start: float) -> int | None:
+    """The step at which a run that had learned well lost half of it or more, and never got it back."""
+    level_S = curves.smooth(curve.values, 5)
+    late = curve.steps >= curve.steps[-1] / 2
+    low = int(np.argmin(level_S))
+    if level_S[low] > LEARNED_WELL * start or late[low]:
+        return None
+    half = (level_S[low] + start) / 2
+    noise = BEYOND_NOISE * curves.noise(curve.values[late]) * MEDIAN_OF_FIVE
+    if level_S[late].min() < half or curves.level(curve.values, 0.5) - level_S[low] < noise:
+        return None
+    return int(curve.steps[low + int(np.argmax(level_S[low:] > half))])
 
 
 def _before_bad_data(run: Run, curve: Curve) -> Curve:

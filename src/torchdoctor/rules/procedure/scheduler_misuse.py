@@ -14,7 +14,8 @@ examples call it at the start of the epoch. Training was made longer and the sch
 ## How it is detected
 From the scheduler's own settings, after how many updates each of its calls came, and the rates that were applied.
 Per batch: it is called at every update of a loop that has epochs, its settings make sense in epochs, and the rate is
-down to a thousandth before half of the run (or a cosine has swung several times). Per epoch: it is called far less
+down to a thousandth before half of the run (or a cosine has swung several times, or all milestones, which would fit
+into the number of epochs, are behind it within two of them and a quarter of the run). Per epoch: it is called far less
 often than there are updates, and its length equals the number of updates (or the rate is still warming up when the
 training ends). Before the optimizer: its first call came before the first update and none after the last.
 
@@ -72,6 +73,8 @@ RULE = Rule(
 
 RUN_DOWN = 1e-3
 """Of the peak, before half of the run: no schedule that is meant leaves the other half without a rate."""
+PASSED = 0.25
+"""Share of the run after which no milestone is left."""
 SWUNG = 4
 """Half periods of a cosine that was to go down once."""
 EVERY = 0.9
@@ -222,6 +225,10 @@ def _per_batch(schedule: Schedule) -> Misuse | None:
             return None
         how = f"it swings {swings:.0f} times between {figure(schedule.peak)} and {figure(float(schedule.rates.min()))}"
         return _too_often(schedule, how, swings, float(SWUNG))
+    last = max(fact.settings.get("milestones") or [0])
+    if 0 < last <= min(schedule.epochs, 2 * epoch, PASSED * schedule.updates):
+        how = f"its last milestone, {last}, was passed within {last / epoch:.1f} epochs"
+        return _too_often(schedule, how, float(last), 2 * epoch)
     down = np.flatnonzero(schedule.rates < RUN_DOWN * schedule.peak)
     down = down[down > int(schedule.rates.argmax())]  # a warm-up may begin at zero
     if not len(down) or not _makes_sense_in_epochs(schedule):
