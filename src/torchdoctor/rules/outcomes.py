@@ -108,13 +108,15 @@ def beats_chance(outcome: Outcome) -> bool:
 
 
 def is_by_sample(run: Run) -> bool:
-    """One label a sample; not a language model, a tagger or a segmentation."""
+    """One label a sample; not a language model, a tagger or a segmentation. Training calls decide where there are any:
+    a whole split may be scored at once from outputs put together."""
     traces = [run.scalar(BATCH_SIZE, k).values for k in run.keys(BATCH_SIZE)]
     sizes = [float(np.nanmax(values)) for values in traces if np.isfinite(values).any()]
     calls = [c for c in run.facts(LossCallFact) if c.target_shape and (c.classes or c.function in baseline.BINARY)]
     if any(len(c.target_shape or ()) > 1 and math.prod((c.target_shape or [1])[1:]) > 1 for c in calls):
         return False
-    labels = max((c.target_shape[0] for c in calls if c.target_shape), default=0)
+    trained = [c for c in calls if c.phase == TRAIN] or calls
+    labels = max((c.target_shape[0] for c in trained if c.target_shape), default=0)
     return not sizes or labels <= TOKENS * max(sizes)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, detect, findings
-from torchdoctor.facts import InputsFact, LabelsFact, LoaderFact, ModuleFact
+from torchdoctor.facts import InputsFact, LabelsFact, LoaderFact, LossCallFact, ModuleFact
 from torchdoctor.findings import Proof, RuledOut, Severity
 from torchdoctor.signals import (
     BATCH_SIZE,
@@ -143,3 +143,36 @@ def test_a_series_in_the_order_of_time_is_silent() -> None:
     means = [float(b.mean()) for b in cut(trend, 32)]
     lagged = regression(trend).fact(loader(False)).scalar(INPUT_MEAN, means, "train")
     assert findings(lagged.build(), NAME) == []
+
+
+RATIO = [0, 1, 2, 3, 5, 8, 12, 16, 20, 21, 26, 32, 39, 47, 57, 69, 83, 100, 120, 144, 173, 208, 250, 300, 360, 432]
+"""The steps of the looks of a short run."""
+
+
+def binary(batches: list[np.ndarray]) -> RunBuilder:
+    call = LossCallFact("binary_cross_entropy_with_logits", "train", [30], "float32", [30], "float32")
+    seen = [batches[i] for i in RATIO]
+    return (
+        RunBuilder(len(batches))
+        .fact(call)
+        .scalar(TARGET_MEAN, [float(b.mean()) for b in seen], "train", RATIO)
+        .scalar(TARGET_STD, [float(b.std()) for b in seen], "train", RATIO)
+        .scalar(BATCH_SIZE, [30.0] * len(seen), "train", RATIO)
+    )
+
+
+def test_all_of_one_class_and_then_all_of_the_other() -> None:
+    (found,) = findings(binary(cut(np.repeat([0.0, 1.0], 600), 30, 12)).build(), NAME)
+    assert found.severity is Severity.WARNING
+    assert "one class at a time" in found.title
+
+
+def test_two_classes_in_random_or_alternating_order_are_silent() -> None:
+    mixed = np.random.default_rng(0).permutation(np.repeat([0.0, 1.0], 600))
+    assert findings(binary(cut(mixed, 30, 12)).build(), NAME) == []
+    pure = [np.full(30, float(v)) for v in np.random.default_rng(1).integers(0, 2, 480)]
+    assert findings(binary(pure).build(), NAME) == []
+
+
+def test_looks_that_lie_epochs_apart_need_not_resemble_each_other() -> None:
+    assert findings(record(cut(np.sort(np.arange(1500) % 10), 30, 15), RATIO).build(), NAME)

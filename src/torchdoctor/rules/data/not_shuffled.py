@@ -18,9 +18,11 @@ For classes: the entropy of the labels inside each batch is compared with what r
 have, drawn from the labels seen over the whole run. Under random order the mean over the batches is normal with
 known spread; the finding needs a mean entropy that is 6 standard errors and 40 % below expectation, which chance
 gives less than once in 10^8 runs, and, where no unshuffled loader is on record, neighbouring batches that resemble
-each other. For regression: the batch means of the target scatter more than random batches allow, and rise or fall
-steadily through an epoch. Only training batches count: validation needs no shuffling. Dense targets (tokens,
-pixels) and regression on sequences are not judged.
+each other: over all looks, or over those a few steps apart, since far ones belong to different epochs. For regression:
+the batch means of the target scatter more than random batches allow, and rise or fall steadily through an epoch. For
+labels of 0 and 1 given as numbers: they scatter more, and batches a few steps apart resemble each other. Only training
+batches count: validation needs no shuffling. Dense targets (tokens, pixels) and regression on sequences are not
+judged.
 
 ## How to fix it
 `DataLoader(dataset, batch_size=..., shuffle=True)`. Without a loader, draw `torch.randperm(len(X))` anew in every
@@ -49,7 +51,7 @@ from numpy.typing import NDArray
 
 from torchdoctor.facts import TRAIN, InputsFact, LabelsFact, LoaderFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
-from torchdoctor.rules import baseline, curves
+from torchdoctor.rules import baseline, curves, outcomes
 from torchdoctor.rules.curves import Floats, figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
@@ -77,6 +79,8 @@ RULE = Rule(
         "dead-relu",
         "saturated-activations",
         "validation-better-than-training",
+        "noisy-labels",
+        "weak-slice",
     ),
 )
 
@@ -87,6 +91,11 @@ ENTROPY_SHARE = 0.6
 """Batches must also lack 40 % of the entropy: a significant but small lack does no harm."""
 RESEMBLANCE = 0.5
 """Correlation of neighbouring batches' mean label; of shuffled batches it is 0."""
+NEAR, LEAST_PAIRS = 5, 8
+"""Steps between looks that still count as neighbours, and how many of such pairs are needed."""
+APART = 0.25
+"""Mean squared difference of neighbours over twice the variance (von Neumann's ratio): 1 in random order. Ten batches
+of one of two classes each have it below a quarter by chance once in a hundred runs."""
 SIMULATED_BATCHES = 2000
 WIDEST = 1000
 """Outputs up to which their number is told as the number of classes."""
@@ -166,8 +175,7 @@ def judge_labels(run: Run, order: Order) -> Iterator[Finding | RuledOut]:
     if loader is not None and loader.shuffled:
         return
     unshuffled = loader is not None and loader.shuffled is False
-    alike = resemblance(run.scalar(TARGET_MEAN, TRAIN))
-    if not unshuffled and (alike < RESEMBLANCE or len(run.optimizers) > 1):
+    if not unshuffled and (not resemble(run.scalar(TARGET_MEAN, TRAIN)) or len(run.optimizers) > 1):
         return
     loss = run.scalar(LOSS_TRAIN)
     yield RULE.finding(
@@ -202,7 +210,8 @@ def judge_targets(run: Run) -> Iterator[Finding]:
     means, stds, sizes = (run.scalar(s, TRAIN) for s in (TARGET_MEAN, TARGET_STD, BATCH_SIZE))
     if (loader is not None and loader.shuffled) or len(run.optimizers) > 1:
         return
-    if _is_sequential(run) or follows_inputs(run):
+    binary = is_binary(run)
+    if not binary and (_is_sequential(run) or follows_inputs(run)):
         return
     if len(means) < 20 or len(means) != len(stds) or not len(sizes):
         return
@@ -211,7 +220,14 @@ def judge_targets(run: Run) -> Iterator[Finding]:
     excess = float(means.values.var()) / random_variance if random_variance else 0.0
     epoch = loader.batches if loader is not None else None
     along = rise_within_epochs(means, epoch)
-    if size < 2 or excess < EXCESS_VARIANCE or abs(along) < MONOTONE:
+    if size < 2 or excess < EXCESS_VARIANCE:
+        return
+    if binary and abs(along) < MONOTONE and near_resemblance(means) > APART:
+        return
+    if not binary and abs(along) < MONOTONE:
+        return
+    if binary:
+        yield _binary(run, loader, means, excess, size)
         return
     yield RULE.finding(
         severity=Severity.WARNING,
@@ -238,6 +254,41 @@ def judge_targets(run: Run) -> Iterator[Finding]:
     )
 
 
+def _binary(run: Run, loader: LoaderFact | None, means: Trace, excess: float, size: float) -> Finding:
+    loss = run.scalar(LOSS_TRAIN)
+    pure = float((np.minimum(means.values, 1 - means.values) < 1e-6).mean())
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.9 if loader is not None else 0.85,
+        title="Training batches hold one class at a time: the data is not shuffled",
+        summary=(
+            f"{pure:.0%} of the batches that were looked at hold a single class, and batches near each other hold the "
+            "same. The samples come ordered by class, so each batch undoes what the last one taught."
+        ),
+        fix=_fix(loader),
+        evidence=[
+            Evidence(
+                f"the share of ones varies {figure(excess)} times more between batches than between random batches of "
+                f"{size:.0f}",
+                TARGET_MEAN.name,
+                excess,
+                EXCESS_VARIANCE,
+                curves.spark(means.values),
+            ),
+            *_loader_evidence(loader),
+            *([Evidence("training loss", LOSS_TRAIN.name, spark=curves.spark(loss.values))] if len(loss) else []),
+        ],
+        first_step=int(means.steps[0]),
+        symptoms=("sawtooth", "oscillating"),
+    )
+
+
+def is_binary(run: Run) -> bool:
+    """One label of 0 or 1 a sample, given as a number."""
+    calls = baseline.loss_calls(run)
+    return bool(calls) and all(c.function in baseline.BINARY for c in calls) and outcomes.is_by_sample(run)
+
+
 def train_loader(run: Run) -> LoaderFact | None:
     return next((f for f in reversed(run.facts(LoaderFact)) if f.phase == TRAIN), None)
 
@@ -248,6 +299,20 @@ def resemblance(means: Trace) -> float:
     if len(values) < LEAST_LOOKS or values.std() == 0:
         return 0.0
     return float(np.corrcoef(values[:-1], values[1:])[0, 1])
+
+
+def near_resemblance(means: Trace) -> float:
+    """Von Neumann's ratio over looks a few steps apart: 0 where neighbours are equal, 1 in random order."""
+    known = np.isfinite(means.values)
+    steps, values = means.steps[known], means.values[known].astype(np.float64)
+    near = np.diff(steps) <= NEAR
+    if near.sum() < LEAST_PAIRS or values.var() == 0:
+        return math.inf
+    return float(np.square(np.diff(values)[near]).mean() / (2 * values.var()))
+
+
+def resemble(means: Trace) -> bool:
+    return resemblance(means) >= RESEMBLANCE or near_resemblance(means) <= APART
 
 
 def rise_within_epochs(means: Trace, epoch: int | None) -> float:
