@@ -57,3 +57,8 @@ def test_a_rare_class_that_is_found_is_fine() -> None:
 )
 def test_what_is_no_hidden_imbalance_is_silent(builder: RunBuilder) -> None:
     assert findings(builder.build(), NAME) == []
+
+
+def test_one_answer_among_classes_that_are_no_rarity_is_a_collapse() -> None:
+    assert findings(course([700, 100, 80, 70, 50], [700, 0, 0, 0, 0]).build(), NAME) == []
+    assert len(findings(course([950, 50], [950, 0]).build(), NAME)) == 1

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, findings
+from torchdoctor.facts import PredictionsFact
 from torchdoctor.findings import Severity
 from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION, WEIGHT_DECAY
 
@@ -78,3 +79,12 @@ def test_the_fix_depends_on_what_is_there() -> None:
 def test_accuracy_is_told_where_known() -> None:
     run = course(U_TURN).scalar(ACCURACY_VALIDATION, np.linspace(0.5, 0.7, 30), steps=range(49, 1500, 50)).build()
     assert any("accuracy" in e.text for e in findings(run, NAME)[0].evidence)
+
+
+@pytest.mark.parametrize(("right", "severity"), [(60, Severity.WARNING), (90, Severity.INFO)])
+def test_a_small_rise_counts_where_training_is_known_by_heart(right: int, severity: Severity) -> None:
+    rise = np.concatenate([np.geomspace(2.3, 1.0, 10), np.linspace(1.0, 1.25, 20)])
+    run = course(rise, noise=0.003)
+    run.fact(PredictionsFact("train", 2, 200, [100, 100], [100, 100], [100, 100]), 1400)
+    run.fact(PredictionsFact("validation", 2, 200, [100, 100], [right, right], [100, 100]), 1449)
+    assert [f.severity for f in findings(run.build(), NAME)] == [severity]

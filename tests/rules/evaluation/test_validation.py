@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import DropoutFact, GraphFact, InputsFact, LossCallFact, ModesFact, PredictionsFact
+from torchdoctor.facts import DropoutFact, GraphFact, InputsFact, LossCallFact, ModesFact, PhaseFact, PredictionsFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.signals import ACCURACY_VALIDATION, BATCH_SIZE, LOSS_TRAIN, LOSS_VALIDATION, PRINTED
 
 STEPS = 400
 PASSES = range(39, STEPS, 40)
@@ -112,3 +112,34 @@ def test_a_training_loss_that_falls_fast_is_no_gap() -> None:
     loss = 2.3 * np.exp(-np.arange(STEPS) / 60)
     validation = 2.3 * np.exp(-(np.array(PASSES) + 1) / 60)
     assert findings(trained(loss, validation, noise=0.0).build(), BETTER) == []
+
+
+def by_hand(samples: int, accuracy: np.ndarray, key: str = "accuracy", between: float = 40.0) -> RunBuilder:
+    builder = trained(np.linspace(2.3, 0.5, STEPS)).optimizer("SGD", lr=0.1).scalar(BATCH_SIZE, 32.0, key="train")
+    builder.fact(InputsFact("validation", "input", [samples, 8], "float32"))
+    builder.fact(PhaseFact(STEPS, STEPS, STEPS, len(PASSES), 0, len(PASSES), updates_between_validations=between))
+    return builder.scalar(PRINTED, accuracy, key=key, steps=PASSES)
+
+
+SLOW = np.array([5, 7, 8, 8, 8, 8, 9, 9, 8, 9])
+
+
+def test_a_handful_of_samples_is_told_even_from_a_printed_accuracy_alone() -> None:
+    (found,) = findings(by_hand(10, SLOW / 10).build(), "noisy-validation")
+    assert found.severity is Severity.WARNING and "10 samples" in found.title
+    assert len(findings(by_hand(10, 10.0 * SLOW, "val acc").build(), "noisy-validation")) == 1
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        by_hand(10, SLOW / 10 + 0.034),
+        by_hand(10, SLOW / 10, between=2.0),
+        by_hand(10, np.full(10, 0.9)),
+        by_hand(10, SLOW / 10, "train loss"),
+        by_hand(1, np.array([0, 1] * 5)),
+    ],
+    ids=["not over these samples", "little to train on", "never moves", "no accuracy", "one sample"],
+)
+def test_a_handful_of_samples_that_prove_nothing(builder: RunBuilder) -> None:
+    assert findings(builder.build(), "noisy-validation") == []

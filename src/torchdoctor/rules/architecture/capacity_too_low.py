@@ -18,7 +18,7 @@ number is unknown), so that the model could not learn them by heart; or it recon
 with less than half as many units as the input has numbers. And what it gets wrong has structure: in the training
 batches the residuals of nearest neighbours agree (of a model that reconstructs its input: the residuals of its outputs
 go together), by 0.2 on average and on the last looks, more than four standard errors above zero, where noise gives
-zero.
+zero. A model with a hidden layer that gives all samples one class has failed otherwise.
 
 ## How to fix it
 Widen the narrowest layer, add a hidden layer, or use a kind of model that fits the data (convolutions for images).
@@ -44,7 +44,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
-from torchdoctor.rules import baseline, curves, movement, structure
+from torchdoctor.rules import baseline, curves, movement, outcomes, structure
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.rules.structure import Agreement
@@ -72,6 +72,8 @@ Chosen to leave room for the scatter of a small validation set."""
 MOVES = (1e-4, 5e-2)
 """Relative change of a weight matrix a step; about 0.001 is usual, above 0.05 it is thrown about."""
 RATE_LEFT = 0.1
+ONE_ANSWER = 0.99
+"""Share of the samples that get the same class."""
 SQUEEZED = 0.5
 """Units of the narrowest layer over the numbers that have to pass through it."""
 PER_SAMPLE, UNKNOWN_SAMPLES = 0.5, 2000
@@ -95,8 +97,15 @@ def detect(run: Run) -> Iterator[Finding]:
     agreement = structure.agreement(run)
     if moved is None or not MOVES[0] <= moved <= MOVES[1] or not _has_rate(run) or not is_small or agreement is None:
         return
-    if agreement.is_structure:
+    if agreement.is_structure and not _answers_alike(run):
         yield _finding(run, curve, end, guess, validation, moved, size, samples, agreement)
+
+
+def _answers_alike(run: Run) -> bool:
+    """A model with a hidden layer that gives every sample the same answer: even the smallest could do better."""
+    seen, layers = outcomes.passes(run), run.last_fact(LayersFact)
+    last = seen[-1] if seen else outcomes.training(run, 1)
+    return last is not None and last.favourite[1] >= ONE_ANSWER and layers is not None and len(layers.layers) > 1
 
 
 def _movement(run: Run) -> float | None:

@@ -14,8 +14,9 @@ Labels and predictions are counted by class in validation (in training where the
 if it has at most a fifth of the largest class's samples. The finding needs: rare classes whose samples are found
 less than 70 % of the time, beyond what chance explains (one-sided binomial test, error rate 5 %), a frequent class
 that is found nearly always, an aggregate accuracy well above the mean recall, and nothing that balances: no class
-weights in the loss, no sampler that evens out the training labels. While the run goes on it is an info before 200
-updates, and as long as the recall of the rare classes rises.
+weights in the loss, no sampler that evens out the training labels. Where nothing but one class is named and that is 20
+points more than its share of the labels, it is a collapse (majority-class-collapse), not this. While the run goes on it
+is an info before 200 updates, and as long as the recall of the rare classes rises.
 
 ## How to fix it
 Weigh the classes in the loss, or draw them evenly; judge by balanced accuracy, recall by class or the area under the
@@ -72,6 +73,9 @@ HIDDEN = 0.15
 ERROR_RATE = 0.05
 LEAST_RARE = 8
 """Rare samples in the last pass."""
+ONE_ANSWER, NO_RARITY = 0.95, 0.2
+"""Share of the samples with the same answer, and how much more that is than their share of the labels: from there on
+it is a collapse (majority-class-collapse)."""
 BALANCED_BY = 2.0
 """Training labels this much more even than those of validation come from a sampler that balances."""
 EARLY_UPDATES = 30
@@ -100,7 +104,7 @@ def detect(run: Run) -> Iterator[Finding]:
     if last is None or _is_balanced_by_sampler(run, last):
         return
     found = find_imbalance(last)
-    if found is None or last.accuracy - last.balanced < HIDDEN:
+    if found is None or last.accuracy - last.balanced < HIDDEN or is_one_answer(last):
         return
     early = not run.finished and (run.steps < LIVE_UPDATES or is_rising(seen, found))
     yield _finding(run, last, found, seen, Severity.INFO if early else Severity.WARNING)
@@ -125,6 +129,12 @@ def find_imbalance(last: Outcome) -> Imbalance | None:
         recall=correct / support,
         frequent_recall=float(last.recall[frequent]),
     )
+
+
+def is_one_answer(last: Outcome) -> bool:
+    """Nothing but the frequent class is named although the others are no rarity: imbalance alone does not do that."""
+    answer, share = last.favourite
+    return share >= ONE_ANSWER and share - float(last.shares[answer]) >= NO_RARITY
 
 
 def is_rising(seen: list[Outcome], found: Imbalance) -> bool:

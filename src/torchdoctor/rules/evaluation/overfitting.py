@@ -16,7 +16,8 @@ What is kept from the run's end is worse than what it had at the onset.
 The validation loss of every pass is smoothed and its lowest point taken as the onset. The finding needs five passes,
 at least three of them after the onset, a rise beyond three times the scatter from pass to pass, and a training loss
 that went on falling. How much of the whole gain was given back decides: a quarter of it (or 15 %, if the loss is
-also half again its best) is a warning, less is an info, since mild overfitting after the best checkpoint harms nobody
+also half again its best) is a warning, and so is a rise by a fifth where nearly all training samples are right and
+validation accuracy lies 25 points below; less is an info, since mild overfitting after the best checkpoint harms nobody
 who keeps that checkpoint.
 
 ## How to fix it
@@ -41,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import baseline, curves
+from torchdoctor.rules import baseline, curves, outcomes
 from torchdoctor.rules.curves import Curve, figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -67,6 +68,9 @@ GIVEN_BACK = 0.25
 GIVEN_BACK_LESS, RISEN = 0.15, 1.5
 """A smaller share counts where the loss is also half again its best."""
 RISEN_AT_LEAST = 1.2
+BY_HEART, APART, LEAST_SAMPLES = 0.97, 0.25, 50
+"""Training accuracy, how far that of validation lies below it, and samples that tell: a loss that rose by a fifth is
+no trifle then, however much was gained over guessing before."""
 KEPT = 0.8
 """Share of the highest rise that must still be there in the end: less is a hump that was crossed."""
 FELL_ON = 0.9
@@ -99,9 +103,10 @@ def detect(run: Run) -> Iterator[Finding]:
     if turn is None:
         return
     accuracy = curves.read(run.scalar(ACCURACY_VALIDATION), closely=False)
+    marked = turn.is_marked or (turn.end > RISEN_AT_LEAST * turn.best and _knows_by_heart(run))
     yield RULE.finding(
-        severity=Severity.WARNING if turn.is_marked else Severity.INFO,
-        confidence=0.85 if turn.is_marked else 0.7,
+        severity=Severity.WARNING if marked else Severity.INFO,
+        confidence=0.85 if marked else 0.7,
         title=f"Validation loss has risen from {figure(turn.best)} to {figure(turn.end)} since step {turn.onset}",
         summary=(
             f"Training loss went on falling, from {figure(turn.train_at_onset)} to {figure(turn.train_at_end)}, while "
@@ -114,6 +119,14 @@ def detect(run: Run) -> Iterator[Finding]:
         last_step=int(validation.steps[-1]),
         symptoms=("train-down-validation-up",),
     )
+
+
+def _knows_by_heart(run: Run) -> bool:
+    """Nearly all training samples are right, and of those of validation far fewer."""
+    train, seen = outcomes.training(run, 1), outcomes.passes(run)
+    if train is None or not seen or seen[-1].samples < LEAST_SAMPLES:
+        return False
+    return train.accuracy >= BY_HEART and train.accuracy - seen[-1].accuracy >= APART
 
 
 def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | None:
