@@ -15,7 +15,8 @@ At every validation pass confidences are compared with hits in 15 bins: the expe
 an ECE that stands clear of what the number of samples alone brings, an accuracy that holds (its best within two
 standard errors) and is good, and a reason to care: the validation loss has risen by half since its best, or could be a
 sixth lower by one factor on all logits (a temperature). It is a warning where the validation loss has risen from its
-best by a tenth, or where an overconfident model could halve it by a temperature; else an info. Where training accuracy
+best by a tenth, or where an overconfident model could halve it by a temperature, and ten samples and more are wrong;
+else an info. Where training accuracy
 is far above that of validation (by 15 points; 20 where the loss has risen by half and the accuracy is still the best
 there was), the model is overfitted rather than overconfident, and this is only an info.
 
@@ -86,6 +87,8 @@ GAP_HELD = 0.2
 """The same where the loss has risen by half and the accuracy is still the best there was."""
 LEAST_PASSES = 4
 LEAST_SAMPLES = 100
+LEAST_WRONG = 10
+"""Wrong samples behind a warning: the loss of a good model hangs on them, and a handful makes it rise by chance."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,9 @@ def detect(run: Run) -> Iterator[Finding]:
     gap = train.accuracy - found.accuracy if train is not None else 0.0
     gone_up = found.loss >= GONE_UP * found.best_loss and found.best_step < found.step
     grave = gone_up or (found.over and found.loss >= FAR_TO_GAIN * found.rescaled)
+    wrong = seen[-1][1].samples - (seen[-1][1].correct or 0)
     limit = GAP_HELD if risen and is_held(seen) else GAP
-    yield _finding(found, seen, gone_up, grave=grave and gap <= limit)
+    yield _finding(found, seen, gone_up, grave=grave and gap <= limit and wrong >= LEAST_WRONG)
 
 
 def is_held(seen: list[tuple[int, SamplesFact]]) -> bool:
