@@ -260,6 +260,8 @@ class Session(Probes):
             self.tensors.describe(self.graph.orders)
         else:
             self.wiring.forget_marks()
+            if self.custody.alert:
+                self.custody.after_step()
         if self.structural or self.frozen_state.looking:
             self.frozen_state.after_step(key, self.loop.updates)
 

@@ -118,6 +118,8 @@ class OverwriteFact(Fact):
     """of them: bit for bit equal to another parameter, by name"""
     evaluated: bool | None = None
     """the validation in between ran on these very values; None where there was none"""
+    kept: float | None = None
+    """of the way since the last overwrite (or the start), the share that is still there; None where unknown"""
     how: str | None = None
     """load_state_dict or init, where one of them was called since; None: by other means"""
     within: bool = False

@@ -2,7 +2,9 @@
 
 Fingerprints of the beginning of each tensor are taken after an update (or where an epoch ends, before a state is
 loaded) and again before the next update. It is done on structural steps and at a number of epoch ends that grows
-slowly, so a long run pays for few of them.
+slowly, so a long run pays for few of them. What overwrites the weights every so many updates would fall between these
+looks: torch counts the writes into a tensor, and where there were more than the updates make, the next updates are
+compared one by one for a while.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ NAMES_KEPT = 500
 FIRST_BOUNDARIES = 8
 GROWTH = 1.3
 """After the first epoch ends, those whose number grows by this ratio are looked at."""
+
+SAMPLED_TENSORS, SAMPLED_ELEMENTS = 16, 64
+"""Of the values, to tell how much of the way since the last overwrite is left."""
+ALERT, ALERT_IN_ALL = 120, 400
+"""Updates that are compared one by one after a write that nobody saw, and in the whole run."""
 
 Marks = dict[str, int]
 
@@ -71,6 +78,17 @@ class CustodyProbe:
         self._boundary_at = 0.0
         self._boundary_updates = -1
         self._within = False
+        self._sample: NDArray[Any] | None = None
+        self._left_sample: NDArray[Any] | None = None
+        self._anchor: NDArray[Any] | None = None
+        """values after the last overwrite, or the first ones seen"""
+        self.alert = 0
+        """so many updates are still compared one by one"""
+        self._alerts_left = ALERT_IN_ALL
+        self._writes: tuple[int, int, int] | None = None
+        """step, writes and address of one parameter when its update was done"""
+        self._writes_before = 0
+        self._writes_each = 0
         self._looked = {True: 0, False: 0}
         self._hits = {True: 0, False: 0}
 
@@ -82,6 +100,7 @@ class CustodyProbe:
         self._restarted = False
         self._steppers.add(optimizer)
         self.waiting = False
+        self._count_writes()
         if self._armed or structural:
             how, place = self._call or (None, None)
             look = Look(self._context.step, key, fresh or not self._armed, self._within, how, place)
@@ -91,8 +110,13 @@ class CustodyProbe:
 
     @contained("custody: after_step")
     def after_step(self) -> None:
-        """On structural steps: what the update leaves behind."""
+        """On structural steps, and while on the alert: what the update leaves behind."""
+        self.alert = max(0, self.alert - 1)
         self._arm(within=True)
+        parameter = self._watched() if self._writes_before >= 0 else None
+        if parameter is not None:
+            self._writes_each = parameter._version - self._writes_before
+            self._writes = (self._context.step, parameter._version, parameter.data_ptr())
 
     @contained("custody: boundary")
     def boundary(self, updates: int) -> None:
@@ -132,6 +156,31 @@ class CustodyProbe:
         self._history.clear()
         self._left = {}
 
+    # -- writes that nobody saw ---------------------------------------------------------
+
+    def _watched(self) -> Tensor | None:
+        held = self._context.names.held()
+        return next((p for _, p in self._context.names.parameters() if id(p) in held and p.requires_grad), None)
+
+    def _count_writes(self) -> None:
+        """More writes than updates since the last look, but not one at every update: something comes now and then."""
+        parameter = self._watched()
+        if parameter is None:
+            self._writes_before = -1
+            return
+        self._writes_before = parameter._version
+        if self._writes is None:
+            return
+        step, writes, address = self._writes
+        between = self._context.step - step - 1
+        unseen = parameter._version - writes - between * self._writes_each
+        if between < 2 or not (0 < unseen < between or (not unseen and parameter.data_ptr() != address)):
+            return
+        self._anchor = None
+        spent = min(ALERT, 2 * between + 4, self._alerts_left)
+        self._alerts_left -= spent
+        self.alert = max(self.alert, spent)
+
     # -- marks ------------------------------------------------------------------------
 
     def _arm(self, within: bool = False) -> None:
@@ -156,10 +205,15 @@ class CustodyProbe:
         marks = mark_beginnings([p for _, p in named])
         if len(marks) != len(names):
             return
+        tensors = [p.detach().reshape(-1)[:SAMPLED_ELEMENTS].float() for _, p in named[:SAMPLED_TENSORS]]
+        self._context.read(torch.cat(tensors), self._keep_sample)
         self._context.read(marks, lambda values: use(_named(names, values), look))
 
+    def _keep_sample(self, values: NDArray[Any]) -> None:
+        self._sample = np.asarray(values, np.float64)
+
     def _leave(self, marks: Marks, _look: Look | None) -> None:
-        self._left = marks
+        self._left, self._left_sample = marks, self._sample
         self._during = None
         self._remember(marks)
 
@@ -183,6 +237,8 @@ class CustodyProbe:
         if changed:
             self._hits[look.within] += 1
             self._write(changed, marks, during, look)
+        if changed or look.fresh or self._anchor is None:
+            self._anchor = self._sample
         self._remember(marks)
 
     def _write(self, changed: list[str], marks: Marks, during: Marks | None, look: Look) -> None:
@@ -199,6 +255,7 @@ class CustodyProbe:
             restored_step=min(earlier.values(), default=None),
             copies={n: owners[marks[n]] for n in changed if marks[n] in owners},
             evaluated=all(during.get(n) == marks[n] for n in changed) if during is not None else None,
+            kept=kept(self._anchor, self._left_sample, self._sample),
             how=look.how,
             within=look.within,
             looks=self._looked[look.within],
@@ -207,6 +264,16 @@ class CustodyProbe:
             line=look.place.line if look.place else None,
         )
         self._context.record.fact(fact, look.step, f"{look.within}/{fact.hits}")
+
+
+def kept(anchor: NDArray[Any] | None, left: NDArray[Any] | None, found: NDArray[Any] | None) -> float | None:
+    """The share of the way from the anchor to what was left that is found again: 1 for a small correction, a half for
+    lookahead, nothing for a restart."""
+    if anchor is None or left is None or found is None or not len(anchor) == len(left) == len(found):
+        return None
+    way = left - anchor
+    length = float(way @ way)
+    return float((found - anchor) @ way) / length if length > 0 else None
 
 
 def mark_beginnings(tensors: list[Tensor]) -> Tensor:

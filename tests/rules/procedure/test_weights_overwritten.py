@@ -56,3 +56,10 @@ def test_an_update_undone_each_time() -> None:
     details = {"parameters": ["fc2.weight"], "share": 0.3, "restored": ["fc2.weight"], "restored_step": 0}
     (found,) = findings(across([1, 2], within=True, **details).build(), NAME)
     assert "undone" in found.title
+
+
+def test_an_average_copied_back_takes_most_of_the_way_back() -> None:
+    (found,) = findings(across([40, 80, 120], within=True, kept=0.1).build(), NAME)
+    assert found.severity is Severity.WARNING and "taken back" in found.title
+    assert not findings(across([40, 80, 120], within=True, kept=0.5).build(), NAME)
+    assert not findings(across([40], within=True, kept=0.1).build(), NAME)

@@ -8,15 +8,16 @@ optimizer's own state (momentum, second moments) goes on as if nothing had happe
 ## Why it happens
 - An initialisation (`model.apply(init_weights)`, `reset_parameters()`) stands inside the epoch loop.
 - A state that was kept once ("best weights") is loaded after every epoch and never kept anew.
-- Averaged weights are swapped in for the evaluation and not swapped out again.
+- Averaged weights are swapped in for the evaluation and not swapped out again, or copied into the model now and then.
 - Weights are tied by copying one tensor into the other after every update, instead of sharing one parameter.
 
 ## How it is detected
 By state: fingerprints of what the optimizers hold are taken after an update, and at the ends of epochs, and again when
 the next update begins. A change alone is no fault. It is one if, time and again and under the same optimizer, the
 values found are bit for bit those of one earlier state; if most of the model was given to an initialiser; if the
-values are those that the validation in between was run with and the ones trained are gone; or if a tensor is each time
-an exact copy of another parameter.
+values are those that the validation in between was run with and the ones trained are gone; if, time and again, three
+quarters and more of the way that most of the model has gone since the last time are taken back (an average of the
+weights that is copied into the model); or if a tensor is each time an exact copy of another parameter.
 
 ## How to fix it
 Initialise before the loop. Keep a new copy whenever the score improves, and restore it once, after the loop. Put the
@@ -86,6 +87,8 @@ SHARE_OF_EPOCHS = 0.6
 """Of the looks across epochs: a rollback to the best weights leaves the epochs alone that improve."""
 MOST = 0.5
 """Of the elements that optimizers hold: a reset of one layer (as in reinforcement learning) is a method."""
+TAKEN_BACK = 0.25
+"""Of the way that is left: lookahead keeps a half, projections and noise nearly all of it."""
 PINNED_ELEMENTS = 64
 """Smaller tensors can come back to the same values by a projection alone."""
 
@@ -108,7 +111,14 @@ class Kind:
 def detect(run: Run) -> Iterator[Finding]:
     seen = run.facts_at(OverwriteFact)
     facts = [fact for _, fact in seen]
-    kind = _initialised(facts) or _restored(run, facts) or _evaluated(facts) or _tied(run, facts) or _pinned(run, facts)
+    kind = (
+        _initialised(facts)
+        or _restored(run, facts)
+        or _evaluated(facts)
+        or _averaged(facts)
+        or _tied(run, facts)
+        or _pinned(run, facts)
+    )
     if kind is not None:
         steps = [step for step, fact in seen if fact in kind.facts]
         yield _finding(run, kind, min(steps), max(steps))
@@ -175,6 +185,25 @@ def _evaluated(facts: Sequence[OverwriteFact]) -> Kind | None:
         "Keep the trained weights before the swap and put them back after the evaluation.",
         "trained = copy.deepcopy(model.state_dict())  # before the swap\n"
         "model.load_state_dict(trained)  # after the evaluation",
+    )
+
+
+def _averaged(facts: Sequence[OverwriteFact]) -> Kind | None:
+    back = [f for f in facts if f.share >= MOST and not f.restored and f.kept is not None and f.kept <= TAKEN_BACK]
+    other = [f for f in facts if f.share >= MOST and f.kept is not None and f.kept > TAKEN_BACK]
+    if len(back) < LEAST_TIMES or len(back) < len(other):
+        return None
+    share = sorted(f.kept for f in back if f.kept is not None)[len(back) // 2]
+    return Kind(
+        back,
+        Severity.WARNING,
+        0.85,
+        f"most of what was learned is taken back {len(back)} times: other weights are copied into the model",
+        "Something other than the optimizer (an average of the weights, an old copy) writes into the parameters now "
+        "and then, and most of the way that training has gone since the last time is lost.",
+        f"{len(back)} times an update found only {max(share, 0.0):.0%} of the way that the ones before it had gone",
+        "Keep the average in a model of its own and use it for evaluation only.",
+        "ema = torch.optim.swa_utils.AveragedModel(model)  # evaluate ema, train model",
     )
 
 
