@@ -123,7 +123,8 @@ def _is_out_of_reach(run: Run, fade: Fading) -> bool:
     if fade.left > FADED or loss is None or loss.broke_at is not None or moved is None:
         return False
     guess = baseline.chance(run)
-    if not loss.stuck and not (guess is not None and loss.end >= (1 - STUCK) * guess):
+    late = float(loss.curve.values[len(loss.curve) // 2 :].mean()) if len(loss.curve) else 0.0
+    if not loss.stuck and not (guess is not None and late >= (1 - STUCK) * guess):
         return False
     middle = moved.middle_S[np.isfinite(moved.middle_S)]
     return len(loss.curve) >= MIN_UPDATES and bool(len(middle)) and float(np.median(middle)) >= MOVING
