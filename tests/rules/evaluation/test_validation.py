@@ -86,6 +86,12 @@ def test_validation_far_below_training() -> None:
     assert findings(trained(LEVEL, 0.9).build(), BETTER) == []
 
 
+def test_validation_that_gets_far_below_training_late() -> None:
+    sinking = np.concatenate([np.linspace(1.5, 0.76, 6), [0.65, 0.6, 0.55, 0.5]])
+    assert len(findings(trained(LEVEL, sinking).build(), BETTER)) == 1
+    assert findings(trained(LEVEL, sinking[::-1].copy()).build(), BETTER) == []
+
+
 def test_what_raises_training_on_purpose() -> None:
     dropped = trained(LEVEL, 0.4).fact(DropoutFact("model", {"drop": 0.5}))
     dropped.fact(ModesFact("model", "train", training=True, grad_enabled=True, dropout_training=["drop"]))
