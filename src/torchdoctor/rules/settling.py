@@ -41,6 +41,8 @@ SURE = 3.0
 LEAST_LOOKS = 2
 """Where steps are short, forced looks alone leave two or three to the last half."""
 LEAST_STEPS = 60
+SINCE, STEADY_LOOKS = 0.125, 6
+"""The part of the run whose looks the steadier estimate takes in, and how many it needs."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +130,18 @@ def _constant_rate(run: Run) -> float | None:
     return float(np.median(rates))
 
 
-def _excess(run: Run, optimizer: OptimizerFact, rate: float) -> float | None:
-    """The height above the minimum at which steps of this length hold the loss."""
+def _length(optimizer: OptimizerFact, rate: float) -> float:
+    """The rate as momentum makes it."""
     group = optimizer.groups[0] if optimizer.groups else {}
     momentum = group.get("momentum") or 0.0
     momentum = momentum if isinstance(momentum, float) and momentum < 1 else 0.0
     damped = 1 - float(group.get("dampening") or 0.0) if momentum else 1.0
-    length = rate * damped / (1 - momentum)
+    return rate * damped / (1 - momentum)
+
+
+def _excess(run: Run, optimizer: OptimizerFact, rate: float) -> float | None:
+    """The height above the minimum at which steps of this length hold the loss."""
+    length = _length(optimizer, rate)
     if optimizer.type == "SGD":
         norms = _late(run.scalar(GRADIENT_GLOBAL_L2))
         return length * float(np.square(norms).mean()) / 4 if len(norms) >= LEAST_LOOKS else None
@@ -145,6 +152,38 @@ def _excess(run: Run, optimizer: OptimizerFact, rate: float) -> float | None:
     sizes_T = np.array([math.prod(run.parameters[c].shape) if c in run.parameters else 0 for c in trace.columns])
     sums_S = np.nansum(late_ST * sizes_T, axis=1) if late_ST.size else np.zeros(0)
     return length * ROOT_MEAN_SQUARE * float(sums_S.mean()) / 4 if len(sums_S) >= LEAST_LOOKS else None
+
+
+def steady_excess(run: Run, state: Settling) -> float:
+    """The same excess from more looks. The last half has few, and a gradient over few samples has heavy tails. But its
+    square goes with the loss of its own step, of which every step is known: their ratio is steady since early on."""
+    optimizer = next(iter(run.optimizers.values()))
+    sgd = optimizer.type == "SGD"
+    trace = run.scalar(GRADIENT_GLOBAL_L2)
+    if sgd:
+        sizes = dict(zip(trace.steps.tolist(), np.square(trace.values).tolist(), strict=True))
+    else:
+        matrix = run.matrix(GRADIENT["absmean"])
+        count_T = np.array([math.prod(run.parameters[c].shape) if c in run.parameters else 0 for c in matrix.columns])
+        sums_S = ROOT_MEAN_SQUARE * np.nansum(matrix.values * count_T, axis=1)
+        sizes = dict(zip(matrix.steps.tolist(), sums_S.tolist(), strict=True))
+    losses = run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0])
+    power = 1.0 if sgd else 0.5
+    at = {
+        int(step): float(value) ** power
+        for part in (losses, losses.head)
+        if part is not None
+        for step, value in zip(part.steps, part.values, strict=True)
+        if np.isfinite(value) and value >= 0
+    }
+    last = state.curve.steps[-1]
+    common = [k for k in sizes if k >= SINCE * last and k in at and math.isfinite(sizes[k])]
+    total = sum(at[k] for k in common)
+    if len(common) < STEADY_LOOKS or total <= 0:
+        return state.excess
+    late = state.curve.values[state.curve.steps >= LATE * last]
+    ratio = sum(sizes[k] for k in common) / total
+    return _length(optimizer, state.rate) * ratio * float(np.power(late, power).mean()) / 4 / state.level
 
 
 def _batch(run: Run) -> float:

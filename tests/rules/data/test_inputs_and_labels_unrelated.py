@@ -68,3 +68,21 @@ def test_learning_by_heart_that_has_only_begun() -> None:
     assert found.severity is Severity.WARNING
     following = course(slow, 60).scalar(LOSS_VALIDATION, [2.3, 2.28, 2.25, 2.2, 2.17], steps=[99, 199, 299, 399, 499])
     assert findings(following.build(), NAME) == []
+
+
+def test_numbers_learned_by_heart_slowly_against_a_rough_guess() -> None:
+    from torchdoctor.signals import TARGET_MEAN, TARGET_STD
+
+    losses = np.concatenate([np.full(50, 0.94), np.linspace(0.94, 0.75, 450)])
+    losses = losses + 0.1 * np.sin(np.arange(500.0) * 2.4)
+    builder = RunBuilder(500).scalar(LOSS_TRAIN, losses)
+    builder.fact(LossCallFact("mse_loss", "train", [40, 1], "float32", [40, 1], "float32"))
+    builder.fact(LoaderFact("loader", "train", 50, 2000, 40, 0, True, "TensorDataset"))
+    builder.scalar(TARGET_MEAN, 0.0, "train").scalar(TARGET_STD, 1.0, "train")
+    steps = [99, 199, 299, 399, 499]
+    builder.scalar(LOSS_VALIDATION, [0.97, 0.97, 0.98, 1.0, 1.04], steps=steps)
+    for step, r2 in zip(steps, (0.0, -0.002, -0.01, -0.03, -0.07), strict=True):
+        metrics = {"r2": r2, "variance": 0.97, "prediction_variance": 0.1}
+        builder.fact(SamplesFact("validation", "regression", 500, 1.0, metrics=metrics), step)
+    (found,) = findings(builder.build(), NAME)
+    assert found.severity is Severity.WARNING

@@ -101,3 +101,20 @@ def test_noise_on_one_batch_is_seen_by_its_targets() -> None:
     labels = InputsFact("train", "target", [32], "int64", fingerprints=list(range(32)))
     run = kept_batch(record(0.0, 384, fetched=False), 0.5).fact(labels)
     assert findings(run.scalar(TARGET_MEAN, 0.3, "train", LOOKS).build(), NAME) == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "shuffled", "validation", "expected"),
+    [(64, None, 2.0, 1), (64, True, 2.0, 0), (300, None, 2.0, 0), (64, None, 0.01, 0)],
+    ids=["few samples", "torch's own sampler", "a larger part", "validation follows"],
+)
+def test_a_sampler_that_draws_the_same_few_in_every_epoch(
+    seen: int, shuffled: bool | None, validation: float, expected: int
+) -> None:
+    run = (
+        record([0.0, 1.0] * 5 + [0.0], seen)
+        .fact(LoaderFact("loader", "train", 2, 2600, 32, 0, shuffled, "TensorDataset"))
+        .scalar(LOSS_TRAIN, np.geomspace(1.0, 0.01, 100))
+        .scalar(LOSS_VALIDATION, validation, steps=[50, 99])
+    )
+    assert len(findings(run.build(), NAME)) == expected

@@ -93,3 +93,24 @@ def test_few_samples_a_step() -> None:
     assert findings(bouncing(batch=1, cosine=0.9).build(), BATCH) == []
     assert findings(bouncing(batch=4, fall=1.5, scatter=0.05).build(), BATCH) == []
     assert findings(bouncing().build(), BATCH) == []
+
+
+def test_one_sample_whose_late_looks_happen_to_be_quiet() -> None:
+    """Gradients go with the loss of their step; the few looks of the last half met small ones."""
+    random = np.random.default_rng(3)
+    loss = 1.2 * random.exponential(size=3000)
+    looks = np.array([0, 1, 2, 3, 5, 8, 12, 16, 20, 100, 400, 480, 576, 691, 829, 995, 1194, 1433, 1720, 2064, 2477])
+    loss[looks[-3:]] = 0.15
+    builder = (
+        RunBuilder(3000)
+        .parameters({"a.weight": (64, 64)})
+        .optimizer("SGD", lr=0.1)
+        .scalar(LEARNING_RATE, 0.1, key="0.0")
+        .scalar(LOSS_TRAIN, loss)
+        .scalar(GRADIENT_GLOBAL_L2, np.sqrt(12 * loss[looks]), steps=looks)
+        .scalar(GRADIENT_COSINE, 0.05, steps=looks)
+        .scalar(BATCH_SIZE, 1.0, key="train", steps=looks)
+        .matrix(UPDATE_RATIO, {"a.weight": 0.02}, steps=looks)
+        .fact(CLASSES)
+    )
+    assert findings(builder.build(), BATCH)

@@ -15,8 +15,8 @@ Validation must be at chance in every one of the last passes: accuracy not above
 mean recall not above one over the number of classes, by three standard errors (of under 100 samples: the mean of the
 later passes by one); or for numbers an R2 of at most 0.02.
 Beside it, one of two courses of training. By heart: the training loss fell well below chance, or less far but surely
-while the validation loss never got below guessing, although during the
-first walk through the data, when every sample was new, it was at chance. Nothing: the training loss never left the
+while the validation loss never got below guessing (for numbers: R2 ends below zero), although during the first walk
+through the data, when every sample was new, it was at chance. Nothing: the training loss never left the
 level of guessing although the updates were of a usual size, every layer got a gradient, no layer is dead or saturated,
 and the outputs did change with the inputs; nor do alike inputs have alike residuals, which says that they are related.
 
@@ -72,8 +72,9 @@ NO_SIGNAL = 0.02
 """R2 of predictions that know nothing, with the noise of a small set."""
 LEARNED = 0.7
 """Training loss over chance that only memory can have brought where validation is at chance."""
-AT_CHANCE = 0.95
-"""Mean loss of the first walk through the data over chance: every sample was new, so nothing else was known."""
+AT_CHANCE, CLEARLY_BELOW, FIRST_SIGMAS = 0.95, 0.9, 2.0
+"""Median loss of the first walk through the data over chance: every sample was new, so nothing else was known.
+Within two standard errors of the mean it may lie lower, but not by a tenth: batch losses of numbers are skewed."""
 STAYED = 0.97
 """Training loss over chance that never left the level of guessing."""
 SURELY = 4.0
@@ -107,6 +108,7 @@ class Chance:
     guess: float
     depends: bool
     """the answers do change with the inputs"""
+    numbers: bool = False
 
 
 def detect(run: Run) -> Iterator[Finding]:
@@ -118,9 +120,9 @@ def detect(run: Run) -> Iterator[Finding]:
     chance = classes_at_chance(run, end >= STAYED * guess) or numbers_at_chance(run)
     if chance is None:
         return
-    if end <= LEARNED * guess or _apart(run, losses, guess, end):
-        first = _first_walk(run, losses)
-        if first is None or first < AT_CHANCE * guess:
+    if end <= LEARNED * guess or _apart(run, losses, guess, end, chance):
+        first, error = _first_walk(run, losses)
+        if first < max(CLEARLY_BELOW, AT_CHANCE - FIRST_SIGMAS * error / guess) * guess:
             return
         yield _finding(run, chance, guess, end, first, losses)
     elif STAYED * guess <= end and chance.depends and _moves(run) and not _are_related(run):
@@ -133,15 +135,22 @@ def _are_related(run: Run) -> bool:
     return found is not None and found.is_structure
 
 
-def _apart(run: Run, losses: curves.Curve, guess: float, end: float) -> bool:
-    """Training falls surely, bit by bit, while validation never gets below guessing: learning by heart has begun."""
+def _apart(run: Run, losses: curves.Curve, guess: float, end: float, chance: Chance) -> bool:
+    """Training falls surely, bit by bit, while validation never gets below guessing: learning by heart has begun.
+
+    For numbers validation's R2 has said so already, by its own variance; that of a few training batches is rough.
+    """
     later = losses.values[len(losses) // 4 :]
     trend = curves.trend(later)
     validation = run.scalar(LOSS_VALIDATION).values
     validation = validation[np.isfinite(validation)]
-    if len(validation) < LEAST_PASSES or trend.sigmas > -SURELY or float(validation.min()) < NEVER_BELOW * guess:
+    if len(validation) < LEAST_PASSES or trend.sigmas > -SURELY:
         return False
-    return float(validation[-1]) - end > PARTED * guess and float(validation[-1]) >= guess
+    if float(validation[-1]) - end <= PARTED * guess:
+        return False
+    if chance.numbers:
+        return chance.value < 0
+    return float(validation.min()) >= NEVER_BELOW * guess and float(validation[-1]) >= guess
 
 
 def _guess(run: Run) -> float | None:
@@ -191,16 +200,17 @@ def numbers_at_chance(run: Run) -> Chance | None:
     last = seen[-1]
     depends = last.metrics.get("prediction_variance", 0.0) > DEPENDS * last.metrics["variance"]
     text = f"validation error is {figure(1 - last.metrics['r2'])} times the variance of its targets (R2 at most 0)"
-    return Chance(text, last.metrics["r2"], 0.0, depends)
+    return Chance(text, last.metrics["r2"], 0.0, depends, numbers=True)
 
 
-def _first_walk(run: Run, losses: curves.Curve) -> float | None:
-    """Mean training loss while every sample came for the first time; None where the length of a walk is unknown."""
+def _first_walk(run: Run, losses: curves.Curve) -> tuple[float, float]:
+    """Median training loss while every sample came for the first time, of ten steps where the length of a walk is
+    unknown; and its standard error."""
     loader = next((f for f in reversed(run.facts(LoaderFact)) if f.phase == TRAIN and f.batches), None)
     first = losses.values[losses.steps < loader.batches] if loader is not None and loader.batches else losses.values[:0]
     if len(first) < 3:
         first = losses.values[:10]
-    return float(np.median(first))
+    return float(np.median(first)), float(first.std() / np.sqrt(len(first)))
 
 
 def _moves(run: Run) -> bool:

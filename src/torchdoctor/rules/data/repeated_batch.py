@@ -18,9 +18,10 @@ asked for a batch in every step and handed out the same samples, although it hol
 steps were equal again and again; where every step cuts the same few samples anew out of a larger tensor, or makes them
 anew by an index out of one found among the loop's variables, with no mask or kept index that chooses them; where a
 batch fetched once is used in all steps although its loader holds several times more, and validation, which a test of
-memorising does not do, is worse than training; and where a loader with several workers has a generator in its dataset
-that its methods use, or a worker_init_fn that seeds without regard to the worker. Where inputs are never the same but
-targets of many values are (noise added to one batch), the targets are compared.
+memorising does not do, is worse than training; where a sampler of the user's own hands out a tenth of its dataset or
+less, each sample many times, and validation is worse than training; and where a loader with several workers has a
+generator in its dataset that its methods use, or a worker_init_fn that seeds without regard to the worker. Where inputs
+are never the same but targets of many values are (noise added to one batch), the targets are compared.
 
 ## How to fix it
 Iterate over the loader (`for batch in loader`), advance the index, divide an iterable dataset by
@@ -94,6 +95,9 @@ GAP = 1.2
 """Validation loss over training loss, from which on a batch that is kept is not all there is to learn from."""
 TARGET_ELEMENTS = 8
 """Targets of so many floating-point values are samples of their own: labels agree by chance or by design."""
+FEW, LEAST_DRAWS, LEAST_KEPT = 0.1, 4.0, 10
+"""Share of a dataset that its sampler draws from; how often each of them was met in the looks, so that no others are to
+be expected (of four draws each, e^-4 or 2 % would be missing); and fingerprints that were kept of them."""
 SUCCESSIVE = 0.3
 """Share of successive steps with equal batches: two workers give one half."""
 
@@ -107,11 +111,50 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield from judge_same(run, same, by_targets=True)
     elif (successive := equal_neighbours(run)) is not None:
         yield _successive(run, *successive)
+    elif (drawn := drawn_from_few(run)) is not None:
+        yield _few(run, *drawn)
     else:
         yield from judge_workers(run)
         if len(values) >= LEAST_LOOKS and float(values.max()) < 0.5:
             text = "batches that were looked at share few samples with the one before"
             yield RuledOut(RULE.name, text, BATCH_REPEATED.name, float(values.max()))
+
+
+def drawn_from_few(run: Run) -> tuple[float, float] | None:
+    """(samples that ever come, samples held) where the user's own sampler draws from a small part again and again, and
+    validation falls behind; None else."""
+    loaders, train = train_loaders(run), members(run).get((TRAIN, ""))
+    if len(loaders) != 1 or loaders[0].shuffled is not None or train is None or fetched_share(run) < FETCHED:
+        return None
+    size, distinct = loader_size(run, loaders[0]), samples_seen(run)
+    if not np.isfinite(size) or train.seen < LEAST_DRAWS * max(distinct, 1.0) or falls_behind(run) is None:
+        return None
+    return (distinct, size) if len(train.kept) >= LEAST_KEPT and distinct <= FEW * size else None
+
+
+def _few(run: Run, distinct: float, size: float) -> Finding:
+    text = f"the sampler has handed out {distinct:,.0f} samples again and again; the dataset holds {size:,.0f}"
+    fix = Fix(
+        "Let the sampler draw anew from all of the data in every epoch.",
+        "generator = torch.Generator().manual_seed(seed + epoch)  # a seed of its own for each epoch",
+    )
+    loss = run.scalar(LOSS_TRAIN)
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.85,
+        title=f"The same {distinct:,.0f} of {size:,.0f} samples come again and again",
+        summary="The sampler draws the same few samples in every epoch, so the rest of the data is never seen: the "
+        "training loss falls because these are memorised.",
+        where=call_places(run, "backward"),
+        first_step=0,
+        last_step=run.steps,
+        evidence=[
+            Evidence(text, MembershipFact.kind, distinct / size, FEW),
+            *([Evidence("training loss", LOSS_TRAIN.name, spark=curves.spark(loss.values))] if len(loss) else []),
+        ],
+        fix=fix,
+        symptoms=("train-down-validation-flat",),
+    )
 
 
 def train_loaders(run: Run) -> list[LoaderFact]:

@@ -13,6 +13,8 @@ batch each step undoes a part of the last ones: the loss jumps about and stops w
 Eight samples or fewer stand behind an update (accumulated batches counted together). In the last half of the run, at a
 constant rate, the loss no longer falls and is far from its floor, above a tenth of a constant guess. From rate and
 gradients the height follows at which the steps hold the loss above the minimum: it makes up a good part of the loss.
+Since a gradient over few samples varies much and few are looked at, its ratio to the loss of its step is taken, from an
+eighth of the run on, and put to the loss of all late steps.
 And the gradients of successive steps have little in common (cosine under a half), so noise holds it up there; the noise
 scale, the batch at which noise and signal are equal, is estimated from their cosine.
 
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import curves, settling
@@ -65,6 +68,7 @@ def detect(run: Run) -> Iterator[Finding]:
     state = settling.read(run)
     if state is None or not state.batch <= SMALL_BATCH or not state.flat or state.left < FAR_FROM_FLOOR:
         return
+    state = replace(state, excess=settling.steady_excess(run, state))
     if state.excess >= PART_OF_LOSS and not state.cosine > UNRELATED:
         yield _finding(run, state)
 
