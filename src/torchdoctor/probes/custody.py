@@ -57,6 +57,7 @@ class Look:
     """one update after the other, not across the end of an epoch"""
     how: str | None
     place: Place | None
+    by_update: bool = False
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -80,6 +81,8 @@ class CustodyProbe:
         self._within = False
         self._sample: NDArray[Any] | None = None
         self._left_sample: NDArray[Any] | None = None
+        self._by_update = False
+        """what was left was taken right after an update: at an epoch's end other weights may already be swapped in"""
         self._anchor: NDArray[Any] | None = None
         """values after the last overwrite, or the first ones seen"""
         self.alert = 0
@@ -103,7 +106,7 @@ class CustodyProbe:
         self._count_writes()
         if self._armed or structural:
             how, place = self._call or (None, None)
-            look = Look(self._context.step, key, fresh or not self._armed, self._within, how, place)
+            look = Look(self._context.step, key, fresh or not self._armed, self._within, how, place, self._by_update)
             self._take(self._found, look)
         self._armed = self._during_taken = False
         self._call = None
@@ -113,6 +116,7 @@ class CustodyProbe:
         """On structural steps, and while on the alert: what the update leaves behind."""
         self.alert = max(0, self.alert - 1)
         self._arm(within=True)
+        self._by_update = True
         parameter = self._watched() if self._writes_before >= 0 else None
         if parameter is not None:
             self._writes_each = parameter._version - self._writes_before
@@ -185,6 +189,7 @@ class CustodyProbe:
 
     def _arm(self, within: bool = False) -> None:
         self._armed = self.waiting = True
+        self._by_update = False
         self._within = within
         self._during_taken = False
         self._take(self._leave, None)
@@ -255,7 +260,7 @@ class CustodyProbe:
             restored_step=min(earlier.values(), default=None),
             copies={n: owners[marks[n]] for n in changed if marks[n] in owners},
             evaluated=all(during.get(n) == marks[n] for n in changed) if during is not None else None,
-            kept=kept(self._anchor, self._left_sample, self._sample),
+            kept=kept(self._anchor, self._left_sample, self._sample) if look.by_update else None,
             how=look.how,
             within=look.within,
             looks=self._looked[look.within],
