@@ -12,7 +12,7 @@ x, y, x_val, y_val = x[:1100], y[:1100], x[1100:], y[1100:]
 model = nn.Sequential(nn.Linear(12, 50), nn.ReLU(), nn.Linear(50, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
 criterion = nn.MSELoss()
-for epoch in range(3):
+for epoch in range(5):
     model.train()
     for rows in torch.randperm(len(x)).split(1):
         optimizer.zero_grad()
