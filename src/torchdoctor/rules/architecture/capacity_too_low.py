@@ -11,14 +11,15 @@ the data has directions, a context that is too short.
 
 ## How it is detected
 All of these must hold. The training loss has been flat over the last third (it fell by less than 4 %, or 8 % of all
-that was gained over a constant guess) and stands above 30 % of what a constant guess scores. Validation, where there
-is one, is within 15 % of it. The weight matrices still change by 0.01 % to 5 % a step, and the rate is no less than a
-tenth of its highest. There are fewer trainable parameters than half the training samples (or than 2,000 where their
-number is unknown), so that the model could not learn them by heart; or it reconstructs its own input through a layer
-with less than half as many units as the input has numbers. And what it gets wrong has structure: in the training
-batches the residuals of nearest neighbours agree (of a model that reconstructs its input: the residuals of its outputs
-go together), by 0.2 on average and on the last looks, more than four standard errors above zero, where noise gives
-zero. A model with a hidden layer that gives all samples one class has failed otherwise.
+that was gained over a constant guess, and is not likely to have fallen by a fifth) and stands above 30 % of what a
+constant guess scores. Validation, where there is one, is within 15 % of it. The weight matrices still change by 0.01 %
+to 5 % a step, and the rate is no less than a tenth of its highest. There are fewer trainable parameters than half the
+training samples (or than 2,000 where their number is unknown), so that the model could not learn them by heart; or it
+reconstructs its own input through a layer with less than half as many units as the input has numbers. And what it gets
+wrong has structure: in the training batches the residuals of nearest neighbours agree (of a model that reconstructs its
+input: the residuals of its outputs go together), by 0.2 on average and on the last looks, more than four standard
+errors above zero, where noise gives zero. A model with a hidden layer that gives all samples one class has failed
+otherwise.
 
 ## How to fix it
 Widen the narrowest layer, add a hidden layer, or use a kind of model that fits the data (convolutions for images).
@@ -64,6 +65,8 @@ FLAT, CREEPING = 0.04, 0.08
 """Fall over the last third, relative to the level or to all that was gained over a constant guess, that is none."""
 FALLING = 4.0
 """Standard errors of a slope that is no accident of the batches."""
+LIKELY, STEEP = 2.0, 0.2
+"""The same for a fall that is so steep that it is no plateau, though few batches make it less than certain."""
 POOR = 0.3
 """Of the loss of a constant guess: a small model that explains seven tenths may be small on purpose."""
 EQUAL = 0.15
@@ -87,6 +90,7 @@ def detect(run: Run) -> Iterator[Finding]:
     end = curves.level(curve.values, 1 / 3)
     last = curves.trend(curve.values[-(len(curve) // 3) :])
     falls = last.sigmas < -FALLING and last.change < -max(FLAT * end, CREEPING * (guess - end))
+    falls = falls or (last.sigmas < -LIKELY and last.change < -STEEP * end)
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
     if end < POOR * guess or falls:
         return
