@@ -20,9 +20,10 @@ import torchdoctor
 from attach.loggers import Run, SummaryWriter
 from attach.loops import Result, fingerprint
 from torchdoctor.attach import guard
+from torchdoctor.attach.governor import Governor
 from torchdoctor.attach.guard import SITES, contained, guarded
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.patches import Patches
+from torchdoctor.attach.patches import SWITCHES, Patches
 from torchdoctor.errors import StopTraining
 
 
@@ -85,6 +86,21 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
     return fingerprint(losses, model)
 
 
+def steadily(steps: int = 60) -> Result:
+    """So plain a loop that most of its steps are only counted; the one above never is, for it has a scaler."""
+    torch.manual_seed(0)
+    model = nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(torch.randn(4, 6)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return fingerprint(losses, model)
+
+
 def _handle(model: nn.Sequential, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
     """Everything that a script may do around its loop, and none of it changes anything."""
     held = io.BytesIO()
@@ -127,8 +143,9 @@ def _watch(tmp_path: Path) -> Any:
     return torchdoctor.watch(out=tmp_path, quiet=True)
 
 
-def test_every_site_may_fail_and_training_ends_the_same(tmp_path: Path) -> None:
-    expected = everything()
+def test_every_site_may_fail_and_training_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Governor, "_detail_interval", lambda _: 16)
+    expected, expected_steadily = everything(), steadily()
     with _watch(tmp_path):
         everything()
     originals = {name: site.function for name, site in SITES.items() if not name.startswith("waiting by")}
@@ -143,13 +160,16 @@ def test_every_site_may_fail_and_training_ends_the_same(tmp_path: Path) -> None:
         doctor = _watch(tmp_path)
         SITES[name].function = fail
         try:
-            assert everything(compiles=name == "compile") == expected, name
+            if name == "backward counted":
+                assert steadily() == expected_steadily
+            else:
+                assert everything(compiles=name == "compile") == expected, name
         finally:
             doctor.close()
             SITES[name].function = originals.get(name, SITES[name].function)
         if not reached:
             never.append(name)
-    assert never == [], "sites that the loop above never reaches are not tested"
+    assert never == [], "sites that the loops above never reach are not tested"
 
 
 def test_a_site_is_switched_off_after_three_failures() -> None:
@@ -224,3 +244,44 @@ def test_all_hooks_in_torch_are_ours_and_guarded(tmp_path: Path) -> None:
         module_hooks = [*tables._global_forward_pre_hooks.values(), *tables._global_forward_hooks.values()]
         assert optimizer_hooks and all(guard.is_guarded(hook) for hook in optimizer_hooks)
         assert module_hooks and all(guard.is_guarded(forward._TARGETS[hook]) for hook in module_hooks)
+
+
+def test_a_switched_wrapper_leaves_alone_what_others_put_in_its_place() -> None:
+    read: list[float] = []
+
+    @guarded("test: read")
+    def after(_token: Any, _args: Any, _kwargs: Any, result: float) -> None:
+        read.append(result)
+
+    patches = Patches()
+    switch = patches.switch(torch.Tensor, "item", after=after)
+    torch.ones(()).item()
+    switch.on()
+    torch.ones(()).item()
+    assert read == [1.0]
+    switch.off()
+    assert "item" not in vars(torch.Tensor)
+    other = lambda self: 5.0  # noqa: E731
+    torch.Tensor.item = other
+    switch.on()
+    assert torch.ones(()).item() == 5.0
+    patches.remove()
+    assert vars(torch.Tensor)["item"] is other
+    del torch.Tensor.item, SITES["test: read"]
+
+
+def test_a_wrapper_that_is_switched_too_often_stays_in() -> None:
+    patches = Patches()
+
+    @guarded("test: read often")
+    def after(*_: Any) -> None:
+        pass
+
+    switch = patches.switch(torch.Tensor, "item", after=after)
+    for _ in range(SWITCHES + 3):
+        switch.on()
+        switch.off()
+    assert "item" in vars(torch.Tensor)
+    patches.remove()
+    assert "item" not in vars(torch.Tensor)
+    del SITES["test: read often"]

@@ -60,16 +60,12 @@ class State:
         """when the site that runs now was entered"""
         self.thread: int | None = None
         """the thread that trains; what others do is not looked at"""
-        self.capturing: Callable[[], bool] = _never
+        self.capturing: Callable[[], bool] | None = None
         """whether a CUDA graph is being captured, into which our operations must not get"""
 
     def own_now(self) -> float:
         """Time spent in sites, with that of the site which asks."""
         return self.own_seconds + (perf_counter() - self.entered if self.inside else 0.0)
-
-
-def _never() -> bool:
-    return False
 
 
 SITES: dict[str, Site] = {}
@@ -86,7 +82,7 @@ def guarded(name: str) -> Callable[[C], C]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if site.off or STATE.inside or (STATE.thread is not None and get_ident() != STATE.thread):
                 return None
-            if STATE.capturing():
+            if STATE.capturing is not None and STATE.capturing():
                 return None
             STATE.inside = True
             STATE.entered = perf_counter()

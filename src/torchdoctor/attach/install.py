@@ -64,13 +64,14 @@ class Installation:
             before=sites.backward_begins,
             after=sites.backward_ends,
             failed=sites.backward_failed,
+            shortcut=session.steady,
         )
         wrap(Optimizer, "__init__", after=sites.optimizer_created)
         wrap(Optimizer, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
         wrap(torch.nn.Module, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
         wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed, failed=sites.mode_failed)
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
-        wrap(torch.Tensor, "item", after=sites.item_read, gate=sites.reads_gate)
+        sites.reads = self.patches.switch(torch.Tensor, "item", after=sites.item_read)
         wrap(torch, "compile", before=sites.compiling)
         for context in (torch.no_grad, torch.inference_mode):
             wrap(context, "__enter__", after=sites.grad_switched_off)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -39,19 +39,25 @@ class Gate:
         """calls so far, open or shut; without those that it let through because no graph was built"""
 
 
+class Shortcut(Protocol):
+    """What is done in place of the hooks while it is on: as little as can be."""
+
+    on: bool
+
+    def take(self, first: Any) -> bool | None:
+        """Deal with a call by its first argument; False if the hooks are needed after all."""
+
+
 SKIPPED_BY_WARNINGS = f"{__file__} (importlib._bootstrap)"
 """A warning that torch addresses to its caller skips frames whose file has these two words in its name: so it names the
 user's line instead of ours."""
-
-SKIPPED = object()
-"""What a `before` returns if its `after` has nothing to do."""
 
 
 class Patches:
     """The set of wrappers in place; `remove` puts every original back."""
 
     def __init__(self) -> None:
-        self._placed: list[_Replaced | _Redirected] = []
+        self._placed: list[_Replaced | _Redirected | Switch] = []
         self._hooked: set[tuple[Any, ...]] = set()
         self.active = True
 
@@ -64,14 +70,13 @@ class Patches:
         after: After | None = None,
         failed: Failed | None = None,
         gate: Gate | None = None,
+        shortcut: Shortcut | None = None,
     ) -> None:
         """Put a wrapper in the place of `owner.name`. Names that this torch does not have are passed over."""
         inherited = getattr(owner, name, None)
         if inherited is None:
             return
-        for part in (before, after, failed):
-            if part is not None and not is_guarded(part):
-                raise AssertionError(f"the hook on {name} is not guarded")
+        _check_guarded(name, before, after, failed, shortcut and shortcut.take)
         redirected = isinstance(owner, ModuleType) and can_be_redirected(inherited)
         if redirected and (inherited, before, after) in self._hooked:
             return  # known by two names
@@ -80,7 +85,9 @@ class Patches:
         wrapper = self._make(original, before, after, failed)
         if gate is not None:
             wrapper = _gated(original, wrapper, gate)
-            wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
+        if shortcut is not None:
+            wrapper = _short(original, wrapper, shortcut)
+        wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
         self._placed.append(_Redirected(inherited, wrapper) if redirected else _Replaced(owner, name, wrapper))
 
     def _make(
@@ -101,13 +108,23 @@ class Patches:
                 except BaseException as error:
                     failed(token, args, kwargs, error)
                     raise
-            if after and token is not SKIPPED:
+            if after:
                 after(token, args, kwargs, result)
             return result
 
         wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
-        wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
         return wrapper
+
+    def switch(self, owner: Any, name: str, *, after: After) -> Switch:
+        """A wrapper that is put in place and taken out again as the run needs it."""
+        _check_guarded(name, after)
+        original = getattr(owner, name)
+        wrapper = self._make(original, None, after, None)
+        wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
+        switch = Switch(_Replaced(owner, name, wrapper))
+        self._placed.append(switch)
+        switch.off()
+        return switch
 
     def remove(self) -> None:
         """Put the originals back, last first; what somebody else has wrapped since is left and goes inert."""
@@ -130,6 +147,12 @@ class Patches:
         return [placed.name for placed in self._placed]
 
 
+def _check_guarded(name: str, *hooks: Callable[..., Any] | None) -> None:
+    for hook in hooks:
+        if hook is not None and not is_guarded(hook):
+            raise AssertionError(f"the hook on {name} is not guarded")
+
+
 def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -137,6 +160,17 @@ def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate
             return watched(*args, **kwargs)
         gate.passed += 1
         return watched(*args, **kwargs) if gate.open else original(*args, **kwargs)
+
+    wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
+    return wrapper
+
+
+def _short(original: Callable[..., Any], watched: Callable[..., Any], shortcut: Shortcut) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if args and shortcut.on and shortcut.take(args[0]):
+            return original(*args, **kwargs)
+        return watched(*args, **kwargs)
 
     wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
     return wrapper
@@ -154,6 +188,11 @@ class _Replaced:
     def name(self) -> str:
         return f"{getattr(self._owner, '__name__', self._owner)}.{self._attribute}"
 
+    @property
+    def is_free(self) -> bool:
+        """Nobody else's wrapper is in the place."""
+        return vars(self._owner).get(self._attribute, _ABSENT) is self._previous
+
     def place(self) -> None:
         setattr(self._owner, self._attribute, self._wrapper)
 
@@ -165,6 +204,42 @@ class _Replaced:
         else:
             setattr(self._owner, self._attribute, self._previous)
         return True
+
+
+SWITCHES = 64
+"""A type whose attributes change again and again loses its caches (for good, in newer Pythons): after so many times the
+wrapper stays in."""
+
+
+class Switch:
+    """A wrapper of a method that is called very often, in place only where it is needed."""
+
+    def __init__(self, replaced: _Replaced) -> None:
+        self._replaced = replaced
+        self._is_in = True
+        self._times = 0
+
+    @property
+    def name(self) -> str:
+        return self._replaced.name
+
+    def on(self) -> None:
+        if not self._is_in and self._replaced.is_free:
+            self.place()
+            self._times += 1
+
+    def off(self) -> None:
+        if self._times < SWITCHES:
+            self.lift()
+
+    def place(self) -> None:
+        self._replaced.place()
+        self._is_in = True
+
+    def lift(self) -> bool:
+        lifted = self._is_in and self._replaced.lift()
+        self._is_in = self._is_in and not lifted
+        return lifted
 
 
 class _Redirected:

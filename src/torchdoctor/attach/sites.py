@@ -17,9 +17,10 @@ from torchdoctor import signals
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
-from torchdoctor.attach.patches import SKIPPED, Gate
+from torchdoctor.attach.patches import Switch
 from torchdoctor.attach.places import Place, caller, direct_caller
 from torchdoctor.attach.session import LOOK, Session
+from torchdoctor.attach.steady import is_inside_backward
 from torchdoctor.attach.waiting import SITES_KEPT
 from torchdoctor.facts import CallSiteFact
 
@@ -38,7 +39,7 @@ class Sites:
         self.forget_calls: Callable[[], None] = lambda: None
         self._filter: Any = None
         self.hooks_in: Callable[[], bool] = lambda: False
-        self.reads_gate = Gate(False)
+        self.reads: Switch | None = None
         """numbers read from tensors are of interest inside no_grad blocks only"""
         self._no_grad_blocks = 0
         self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
@@ -72,14 +73,12 @@ class Sites:
     # -- backward --------------------------------------------------------------------
 
     @guarded("backward begins")
-    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | object:
-        steady = self.session.steady
-        if steady.on and args and isinstance(args[0], Tensor) and not _inside_backward() and steady.backward(args[0]):
-            return SKIPPED
+    def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         self._backward_depth += 1
-        if self._backward_depth > 1 or _inside_backward():
+        if self._backward_depth > 1 or is_inside_backward():
             return False
         session = self.session
+        session.steady.leave()
         if guard.STATE.thread is None:
             guard.STATE.thread = get_ident()
         self.forget_calls()
@@ -202,13 +201,10 @@ class Sites:
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         session = self.session
         self._stepped += 1
-        if session.steady.on:
-            if session.steady.is_usual(optimizer):
-                session.steady.stepped(optimizer)
-                if session.live and session.live.stop_for is not None:
-                    session.live.check()
-                return
-            session.steady.leave()
+        if session.steady.on and session.steady.stepped(optimizer):
+            if session.live and session.live.stop_for is not None:
+                session.live.check()
+            return
         key = session.registry.optimizer_key(optimizer)
         closure = id(optimizer) in self._closures
         self._closures.discard(id(optimizer))
@@ -331,7 +327,8 @@ class Sites:
     @guarded("gradients switched off")
     def grad_switched_off(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
         self._no_grad_blocks += 1
-        self.reads_gate.open = True
+        if self.reads is not None:
+            self.reads.on()
         self.grad_off(True)
 
     @guarded("gradients switched back")
@@ -339,7 +336,8 @@ class Sites:
         self._no_grad_blocks = max(0, self._no_grad_blocks - 1)
         if self.session.custody.waiting and self.session.loop.evaluating() is not None:
             self.session.custody.validated()
-        self.reads_gate.open = self._no_grad_blocks > 0
+        if self.reads is not None and not self._no_grad_blocks:
+            self.reads.off()
         self.grad_off(False)
 
     @guarded("compile")
@@ -365,9 +363,3 @@ class Sites:
         self._last_sites.add((call, *place))
         fact = CallSiteFact(call, place.file, place.line, place.code[:200])
         self.session.record.fact(fact, self.session.context.step, f"{call}@{place}")
-
-
-def _inside_backward() -> bool:
-    """A recomputation of activation checkpointing runs backward inside backward."""
-    current = getattr(torch._C, "_current_graph_task_id", None)
-    return current is not None and current() != -1

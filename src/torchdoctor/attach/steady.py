@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from torchdoctor import signals
 from torchdoctor.attach import guard
+from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.patches import Gate
 from torchdoctor.probes.optimizers import group_key, number
 from torchdoctor.probes.spikes import LossWatch
@@ -38,6 +39,12 @@ LEARNED_STEPS = 8
 """Full steps that show how many losses a step of this loop computes."""
 
 _item = torch.Tensor.item
+_graph_task = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+
+
+def is_inside_backward() -> bool:
+    """A recomputation of activation checkpointing runs backward inside backward."""
+    return _graph_task() != -1
 
 
 class Steady:
@@ -111,27 +118,30 @@ class Steady:
         self.leave()
         self.barred = True
 
-    def backward(self, loss: Tensor) -> bool:
+    @guarded("backward counted")
+    def take(self, loss: Any) -> bool:
         """A backward begins. False if this one needs the full look after all."""
-        if loss.numel() != 1 or len(self._losses) >= LOSSES_KEPT:
+        if is_inside_backward():
+            return True
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or len(self._losses) >= LOSSES_KEPT:
             self.leave()
             return False
-        if not loss.is_cpu:
-            self._session.training_loss.backward(loss)
-        else:
+        if loss.is_cpu:
             value = _item(loss)
             if value - value != 0.0 or type(value) is not float or (self._watch and self._watch.note(value)):
                 self.leave()
                 return False
             self._losses.append(value)
+        else:
+            self._session.training_loss.backward(loss)
         self._loop.count_backward()
         return True
 
-    def is_usual(self, optimizer: Optimizer) -> bool:
-        return self._optimizer is not None and self._optimizer() is optimizer
-
-    def stepped(self, optimizer: Optimizer) -> None:
-        """The update of a counted step was made: note it down, and begin the next."""
+    def stepped(self, optimizer: Optimizer) -> bool:
+        """The update of a counted step was made: note it down, and begin the next. False if it is not the usual one."""
+        if self._optimizer is None or self._optimizer() is not optimizer:
+            self.leave()
+            return False
         session, context, rows, calls = self._session, self._context, self._rows, self.loss_calls
         losses = self._losses
         if not losses:  # they are on their way from a device
@@ -147,7 +157,7 @@ class Steady:
             session.batch, session.targets = [], []
         waits = len(rows) < ROWS and now - rows[0][2] < ROWS_SECONDS
         if waits and step < self._full_at and not unusual:
-            return
+            return True
         self._write()
         session.context.looks = session.governor.plan(step)
         self._full_at = session.next_full_step(step)
@@ -159,6 +169,7 @@ class Steady:
         session.deferred.poll()
         if session.live:
             session.live.tick(step)
+        return True
 
     def _write(self) -> None:
         """Write down the steps that were counted since the last time."""
