@@ -1,7 +1,8 @@
 """The ways of looking at a training that are compared: each sets itself up once and stays attached.
 
 Peers are used as their manuals say, offline, with nothing but what the comparison needs. Each arm yields what is
-called between backward and the update, and what is called after the update.
+called between backward and the update, what is called after the update, and a way to be lifted for a while: then the
+same process trains bare, and the comparison is not one of where two processes' memory happens to lie.
 """
 
 from __future__ import annotations
@@ -9,20 +10,26 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from workloads import Between, Training
+
+if TYPE_CHECKING:
+    from torchdoctor import Doctor
 
 
 class Watching(NamedTuple):
     between: Between
     after: Between
+    lifted: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass(frozen=True)
@@ -37,21 +44,42 @@ class Arm:
         return self.needs is not None and importlib.util.find_spec(self.needs) is None
 
 
-def _nothing(number: int) -> None:
+def nothing(number: int) -> None:
     return None
 
 
 @contextmanager
 def bare(training: Training, folder: Path) -> Iterator[Watching]:
-    yield Watching(_nothing, _nothing)
+    yield Watching(nothing, nothing)
 
 
 @contextmanager
 def torchdoctor(training: Training, folder: Path) -> Iterator[Watching]:
     import torchdoctor
 
-    with torchdoctor.watch(training.model, training.optimizer, out=str(folder)):
-        yield Watching(_nothing, _nothing)
+    with torchdoctor.watch(training.model, training.optimizer, out=str(folder)) as doctor:
+        yield Watching(nothing, nothing, lambda: _unhooked(doctor))
+
+
+@contextmanager
+def _unhooked(doctor: Doctor) -> Iterator[None]:
+    """Nothing of torchdoctor's is in torch, and the time is nobody's: it buys no looks."""
+    from torch.optim import optimizer as hooks
+
+    session = doctor._session
+    installation = session.on_finish.__self__  # type: ignore[attr-defined]
+    session.steady._write()
+    tables = [hooks._global_optimizer_pre_hooks, hooks._global_optimizer_post_hooks]
+    held = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    installation.forward.take_out()
+    with installation.patches.suspended():
+        yield
+    for table, entries in zip(tables, held, strict=True):
+        table.update(entries)
+    installation.forward.update()
+    session.clock._step_end = perf_counter()
 
 
 @contextmanager
@@ -62,7 +90,7 @@ def item_norms(training: Training, folder: Path) -> Iterator[Watching]:
     def between(number: int) -> None:
         norms[:] = [p.grad.norm().item() for p in parameters if p.grad is not None]
 
-    yield Watching(between, _nothing)
+    yield Watching(between, nothing)
 
 
 def wandb_watch(frequency: int) -> Callable[[Training, Path], AbstractContextManager[Watching]]:
@@ -73,8 +101,15 @@ def wandb_watch(frequency: int) -> Callable[[Training, Path], AbstractContextMan
 
         settings = wandb.Settings(x_disable_stats=True, x_disable_meta=True)
         run = wandb.init(mode="offline", dir=str(folder), project="overhead", settings=settings)
+
+        @contextmanager
+        def unwatched() -> Iterator[None]:
+            run.unwatch(training.model)
+            yield
+            run.watch(training.model, log="gradients", log_freq=frequency)
+
         run.watch(training.model, log="gradients", log_freq=frequency)
-        yield Watching(_nothing, lambda number: run.log({"step": number}))
+        yield Watching(nothing, lambda number: run.log({"step": number}), unwatched)
         run.finish()
 
     return attach
@@ -101,10 +136,19 @@ def wandb_way(training: Training, folder: Path) -> Iterator[Watching]:
     def look(parameter: nn.Parameter) -> Callable[[Tensor], None]:
         return lambda gradient: kept.__setitem__(parameter, _histogram(gradient))
 
-    handles = [p.register_hook(look(p)) for p in training.model.parameters()]
-    yield Watching(_nothing, _nothing)
-    for handle in handles:
-        handle.remove()
+    def hook() -> list[RemovableHandle]:
+        return [p.register_hook(look(p)) for p in training.model.parameters()]
+
+    handles = hook()
+
+    @contextmanager
+    def unhooked() -> Iterator[None]:
+        for handle in handles:
+            handle.remove()
+        yield
+        handles[:] = hook()
+
+    yield Watching(nothing, nothing, unhooked)
 
 
 def tensorboard(frequency: int) -> Callable[[Training, Path], AbstractContextManager[Watching]]:
@@ -121,7 +165,7 @@ def tensorboard(frequency: int) -> Callable[[Training, Path], AbstractContextMan
                     if parameter.grad is not None:
                         writer.add_histogram(name, parameter.grad, number)
 
-        yield Watching(between, _nothing)
+        yield Watching(between, nothing)
         writer.close()
 
     return attach

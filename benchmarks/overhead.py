@@ -1,16 +1,16 @@
 """What watching a training costs: the same training bare, under torchdoctor and under its peers, side by side.
 
     python benchmarks/overhead.py [--device cpu|cuda] [--workloads mlp,cnn] [--arms bare,torchdoctor,...]
-                                  [--rounds 5] [--processes 3] [--steps N] [--threads 1] [--clock wall|cpu] [--quick]
+                                  [--rounds 20] [--processes 2] [--steps N] [--threads 1] [--clock wall|cpu] [--quick]
                                   [--write]
 
 Every arm trains in a process of its own that stays attached and warm, and all others are stopped (with the processes
 they started) while it trains, so that one thing runs at a time. In a round every arm is measured between two blocks of
-the bare one (bare, arm, arm, bare), because the machine drifts within seconds; that gives one ratio. All processes are
-started anew a few times, because where memory happens to lie makes a process faster or slower for its whole life. The
-table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes, then over their rounds),
-and the ratio of the sums of all blocks, in which rare dear steps count in full. With --write it goes into
-benchmarks/RESULTS.md, between marks of its own for each device.
+the same process with the arm lifted (bare, arm, arm, bare): the machine drifts within seconds, and where memory happens
+to lie makes a process faster or slower for its whole life. That gives one ratio. All processes are started anew a few
+times all the same. The table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes,
+then over their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full. With --write
+it goes into benchmarks/RESULTS.md, between marks of its own for each device.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from arms import ARMS, DEFAULT_ARMS, Watching
+from arms import ARMS, DEFAULT_ARMS, Watching, nothing
 from workloads import WORKLOADS, Training, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SETTLE_PARTS = 8
-ROUNDS, QUICK_ROUNDS = 5, 3
-PROCESSES, QUICK_PROCESSES = 3, 1
+ROUNDS, QUICK_ROUNDS = 20, 5
+PROCESSES, QUICK_PROCESSES = 2, 1
 RESAMPLES = 4_000
 PR_SET_PDEATHSIG = 1
+BARE = Watching(nothing, nothing)
 SEED = 0
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 """The second for a machine that others use, too: seconds of its own processor, all threads of the process together."""
@@ -54,7 +55,8 @@ WARM = {"cpu": 3, "cuda": 6}
 
 
 def work(arm: str, workload: str, device_name: str, threads: int, clock: str) -> None:
-    """Train as told over stdin, {"steps": n, "warm": n} a line; answer with the seconds of the timed steps."""
+    """Train as told over stdin, {"steps": n, "warm": n, "bare": bool} a line; answer with the seconds of the timed
+    steps."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     if threads:
@@ -69,12 +71,14 @@ def work(arm: str, workload: str, device_name: str, threads: int, clock: str) ->
         answers.write(json.dumps({"ready": True}) + "\n")
         for line in sys.stdin:
             order = json.loads(line)
-            number = _train(training, watching, number, order["warm"])
-            _settle(device)
-            first, start = number, CLOCKS[clock]()
-            number = _train(training, watching, number, order["steps"])
-            _settle(device)
-            seconds = CLOCKS[clock]() - start
+            with watching.lifted() if order["bare"] else contextlib.nullcontext():
+                arm_or_bare = BARE if order["bare"] else watching
+                number = _train(training, arm_or_bare, number, order["warm"])
+                _settle(device)
+                first, start = number, CLOCKS[clock]()
+                number = _train(training, arm_or_bare, number, order["steps"])
+                _settle(device)
+                seconds = CLOCKS[clock]() - start
             answers.write(json.dumps({"seconds": seconds, "steps": number - first}) + "\n")
             if device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -140,10 +144,10 @@ class Worker:
             self.process.wait()
         self.errors.close()
 
-    def run(self, steps: int, warm: int) -> float:
-        """Seconds a step."""
+    def run(self, steps: int, warm: int, bare: bool = False) -> float:
+        """Seconds a step, under the arm or with it lifted."""
         self._signal(signal.SIGCONT)
-        self.process.stdin.write(json.dumps({"steps": steps, "warm": warm}) + "\n")  # type: ignore[union-attr]
+        self.process.stdin.write(json.dumps({"steps": steps, "warm": warm, "bare": bare}) + "\n")  # type: ignore[union-attr]
         self.process.stdin.flush()  # type: ignore[union-attr]
         answer = self._answer()
         self._signal(signal.SIGSTOP)
@@ -163,7 +167,7 @@ class Worker:
 
 
 class Pair(NamedTuple):
-    """Seconds a step of an arm, and of the bare one right before and after it."""
+    """Seconds a step of an arm, and of its process without it right before and after."""
 
     own: float
     bare: float
@@ -175,21 +179,21 @@ def measure(workload: Workload, arms: list[str], options: argparse.Namespace) ->
     order = random.Random(SEED)
     for process in range(options.processes):
         with contextlib.ExitStack() as stack:
-            workers = {a: stack.enter_context(Worker(a, workload.name, options)) for a in ["bare", *arms]}
+            workers = {a: stack.enter_context(Worker(a, workload.name, options)) for a in arms}
             settle = max(workload.settle // 4, 10) if options.quick else workload.settle
             for worker in workers.values():
                 for _ in range(SETTLE_PARTS):
                     worker.run(0, settle // SETTLE_PARTS)
             for turn in range(options.rounds):
                 for arm in order.sample(arms, len(arms)):
-                    pairs[arm].append(_compare(workers["bare"], workers[arm], workload, options))
+                    pairs[arm].append(_compare(workers[arm], workload, options))
                 _tell(f"{workload.name}: processes {process + 1} of {options.processes}, round {turn + 1}")
     return pairs
 
 
-def _compare(bare: Worker, arm: Worker, workload: Workload, options: argparse.Namespace) -> Pair:
+def _compare(worker: Worker, workload: Workload, options: argparse.Namespace) -> Pair:
     steps = options.steps or (max(workload.steps // 4, 5) if options.quick else workload.steps)
-    blocks = [worker.run(steps, WARM[options.device]) for worker in (bare, arm, arm, bare)]
+    blocks = [worker.run(steps, WARM[options.device], bare) for bare in (True, False, False, True)]
     return Pair(own=(blocks[1] + blocks[2]) / 2, bare=(blocks[0] + blocks[3]) / 2)
 
 
@@ -265,7 +269,10 @@ def section(text: str, options: argparse.Namespace, missing: list[str]) -> str:
     lines += [f"`{' '.join(['python', 'benchmarks/overhead.py', *sys.argv[1:]])}` on {machine(options)}.", ""]
     clock = "wall clock" if options.clock == "wall" else "seconds of the training process's own processor"
     rounds = f"{options.rounds} rounds in each of {options.processes} sets of processes"
-    lines += [f"Medians of {rounds}, {clock}; one runs at a time, every arm between two blocks of the bare one.", ""]
+    lines += [
+        f"Medians of {rounds}, {clock}; one runs at a time, every arm between two bare blocks of its process.",
+        "",
+    ]
     lines += [f"Not installed here, so left out: {', '.join(missing)}.", ""] if missing else []
     workloads = (f"- **{name}**: {WORKLOADS[name].about}" for name in options.workloads)
     return "\n".join([*lines, *workloads, "", text, end])
