@@ -229,7 +229,8 @@ def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Name
         "",
     ]
     lines += [
-        "Named first: the planted fault is the first finding, as an error or a warning. Named at all: it is among the "
+        "Named first: the planted fault is the first finding, as an error or a warning (as an info "
+        "where the catalogue has it so: clipping-by-value). Named at all: it is among the "
         "findings, whatever its severity. Both over medium, severe and ungraded faults; mild ones apart. First told: "
         "the step at which the live engine would have told it, from the record cut at the engine's own steps, with the "
         "median length of the run. A healthy run must have no error and no warning.",

@@ -23,6 +23,7 @@ from torchdoctor.attach.registry import unwrap
 from torchdoctor.attach.session import BATCH, LOOK, Session
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.batches import input_tensors, look_at
+from torchdoctor.probes.device import FORWARD
 
 EARLY_STEPS = 3
 WATCHED_PASSES = 16
@@ -81,6 +82,7 @@ class ForwardWatch:
             self._armed > 0
             or self._inside_no_grad
             or self.session.compiled
+            or self.session.device.measuring
             or self.session.context.step < EARLY_STEPS
             or not self.session.context.looks.isdisjoint((BATCH, LOOK))
         )
@@ -161,6 +163,8 @@ class ForwardWatch:
         self._looking = grad and LOOK in session.context.looks
         self._pass = seen
         self._armed = max(0, self._armed - 1)
+        if grad and session.device.measuring:
+            session.device.begin(FORWARD)
 
     def _look_at_inputs(self, seen: Pass, tensors: list[Tensor]) -> None:
         session = self.session

@@ -34,6 +34,7 @@ INITIALISERS = (
 )
 WAITING_CALLS = ("item", "tolist", "cpu", "numpy", "__repr__", "__float__")
 """Formatting a tensor reads it by `item`."""
+COPYING_CALLS = ("to", "cuda", "copy_")
 
 
 class HandlingSites:
@@ -63,6 +64,8 @@ class HandlingSites:
         wrap(torch.amp.GradScaler, "scale", after=self.loss_scaled, gate=precision.gate)
         for name in WAITING_CALLS if torch.cuda.is_available() else ():
             wrap(Tensor, name, after=self.waiting_site(name), gate=self.session.synchronisations.gate)
+        for name in COPYING_CALLS if torch.cuda.is_available() else ():
+            wrap(Tensor, name, before=self.copy_begins, after=self.copy_site(name), gate=self.session.device.gate)
 
     # -- states ---------------------------------------------------------------------------
 
@@ -154,3 +157,15 @@ class HandlingSites:
                 self.session.synchronisations.called(call, args[0], caller())
 
         return waited
+
+    @guarded("waiting by a copy")
+    def copy_begins(self, _args: Any, _kwargs: Any) -> float:
+        return perf_counter()
+
+    def copy_site(self, call: str) -> Callable[..., None]:
+        @guarded(f"waiting by a copy with {call}")
+        def copied(begun: float | None, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+            if begun is not None:
+                self.session.device.copied(call, args, kwargs, result, perf_counter() - begun, caller)
+
+        return copied

@@ -100,6 +100,8 @@ class LossSites:
             if detailed:
                 session.called_loss.called(_mean_loss(call))
             session.spend(BATCH, start)
+            if detailed and session.loop.validations:
+                session.sharpness.take(call, session.batch, seen.data.get("model"), session.governor.has_room)
         else:
             self._allowance.spend(perf_counter() - start)
 

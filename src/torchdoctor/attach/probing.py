@@ -11,6 +11,7 @@ from torchdoctor.probes.batches import BatchProbe
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.custody import CustodyProbe
+from torchdoctor.probes.device import DeviceProbe
 from torchdoctor.probes.frozen import FrozenProbe
 from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.graph import GraphProbe
@@ -33,6 +34,7 @@ from torchdoctor.probes.resuming import ResumingProbe
 from torchdoctor.probes.samples import SamplesProbe
 from torchdoctor.probes.saved import Packing
 from torchdoctor.probes.schedules import ScheduleProbe
+from torchdoctor.probes.sharpness import SharpnessProbe
 from torchdoctor.probes.spikes import LossWatch, SpikeProbe
 from torchdoctor.probes.splits import SplitProbe
 from torchdoctor.probes.synchronisations import SynchronisationProbe
@@ -80,10 +82,12 @@ class Probes:
         self.precision = PrecisionProbe(context)
         self.pauses = PauseProbe(context)
         self.synchronisations = SynchronisationProbe(context)
+        self.device = DeviceProbe(context, self.clock)
         self.optimizers = OptimizerProbe(context)
         self.schedules = ScheduleProbe(context)
         self.liveness = LivenessProbe(context)
         self.token_targets = TokenTargetsProbe(context)
         self.called_loss = CalledLoss(context)
+        self.sharpness = SharpnessProbe(context)
         self.nonfinite = NonfiniteProbe(context)
         self.operations = OperationProbe(context)

@@ -143,19 +143,25 @@ class Session(Probes):
     def read_in_full(self, step: int) -> None:
         """The step that begins is not only counted."""
         self.structural = self.precision.gate.open = self.is_structural(step)
+        looks = self.context.looks
+        self.device.plan(step, LOOK in looks, self.structural or bool(looks), self.governor.training_seconds)
+        if self.device.measuring:
+            self.context.looks = frozenset()
         self.synchronisations.plan(LOOK in self.context.looks)
         self.on_turn()
 
     @property
     def waiting(self) -> bool:
         """Something that happened between steps is to be looked at when the next update begins."""
-        return bool(self.turning.waiting or self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting)
+        state = self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting
+        return bool(state or self.turning.waiting or self.device.measuring)
 
     def next_full_step(self, step: int) -> float:
         """From which step on counting is not enough, as far as it is known beforehand."""
         if self.governor.detailed:
             return step
-        return min(_STRUCTURE_ORDER[bisect_left(_STRUCTURE_ORDER, step)], self.governor.full_at)
+        structural = _STRUCTURE_ORDER[bisect_left(_STRUCTURE_ORDER, step)]
+        return min(structural, self.governor.full_at, self.device.due_at)
 
     def is_structural(self, step: int) -> bool:
         return step in STRUCTURE_STEPS or self.options.every_step
@@ -337,6 +343,7 @@ class Session(Probes):
             self.wiring.at_backward()
         self.predictions.flush_train(step)
         self.schedules.close()
+        self.sharpness.close()
         self.called_loss.flush()
         self.samples.flush_train(step)
         self.batches.close(step)
@@ -345,6 +352,7 @@ class Session(Probes):
         self.modes.close(step)
         self.pauses.close()
         self.synchronisations.write()
+        self.device.close(crashed)
         self.wiring.gradients()
         self.wiring.write(self.loop.updates, self.registry.loaded)
         for key, optimizer in self.registry.live_optimizers():

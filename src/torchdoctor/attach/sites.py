@@ -23,6 +23,7 @@ from torchdoctor.attach.session import LOOK, Session
 from torchdoctor.attach.steady import is_inside_backward
 from torchdoctor.attach.waiting import SITES_KEPT
 from torchdoctor.facts import CallSiteFact
+from torchdoctor.probes.device import BACKWARD, FORWARD, UPDATE
 
 ITEMS_KEPT = 4
 
@@ -89,12 +90,16 @@ class Sites:
         self.clearing.before_backward()
         session.loop.backward()
         session.turn()
+        if session.device.measuring:
+            session.device.end(FORWARD)
         session.clock.backward_begins(guard.STATE.own_seconds)
         if loss is not None:
             self._look_at_root(loss)
         if session.structural and not session.loop.stepped_ever:
             session.unstepped_backward()
         session.lines.pause()
+        if session.device.measuring:
+            session.device.begin(BACKWARD)
         return True
 
     def _look_at_root(self, loss: Tensor) -> None:
@@ -111,6 +116,7 @@ class Sites:
                 if session.structural:
                     session.discover(leaves)
                     session.graph.place(graph)
+                    session.device.look_at_work(loss, graph)
                 session.wiring.graph_reached(leaves, session.registry.stray_parameters())
                 session.liveness.look(loss, graph)
                 session.operations.look(loss, graph)
@@ -144,6 +150,8 @@ class Sites:
         if not outermost:
             return
         session = self.session
+        if session.device.measuring:
+            session.device.end(BACKWARD)
         session.clock.backward_ends()
         self.clearing.after_backward()
         if session.structural:
@@ -196,6 +204,8 @@ class Sites:
         session.before_update(key, optimizer)
         if not closure:
             session.look_at_gradients(key, optimizer)
+            if session.device.measuring:
+                session.device.begin(UPDATE)
 
     @guarded("step ends")
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
@@ -205,6 +215,8 @@ class Sites:
             if session.live and session.live.stop_for is not None:
                 session.live.check()
             return
+        if session.device.measuring:
+            session.device.end(UPDATE)
         key = session.registry.optimizer_key(optimizer)
         closure = id(optimizer) in self._closures
         self._closures.discard(id(optimizer))

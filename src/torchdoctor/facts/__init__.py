@@ -20,6 +20,7 @@ from torchdoctor.facts.data import (
     TokensFact,
     ValidationBatchFact,
 )
+from torchdoctor.facts.device import DeviceFact, TransferFact
 from torchdoctor.facts.loss import GraphFact, LossCallFact, SpikeFact, TokenTargetsFact
 from torchdoctor.facts.model import (
     DropoutFact,
@@ -32,7 +33,7 @@ from torchdoctor.facts.model import (
     WiringFact,
 )
 from torchdoctor.facts.numerics import NonfiniteFact, OperationFact, PrecisionFact
-from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact
+from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact, SharpnessFact
 from torchdoctor.facts.procedure import (
     CallSiteFact,
     ClipFact,
@@ -53,6 +54,7 @@ __all__ = [
     "CallSiteFact",
     "ClipFact",
     "ComparisonFact",
+    "DeviceFact",
     "DropoutFact",
     "Fact",
     "FeaturesFact",
@@ -84,11 +86,13 @@ __all__ = [
     "ResumeFact",
     "SamplesFact",
     "SchedulerFact",
+    "SharpnessFact",
     "SpikeFact",
     "SplitFact",
     "SynchronisationFact",
     "TokenTargetsFact",
     "TokensFact",
+    "TransferFact",
     "ValidationBatchFact",
     "WiringFact",
 ]

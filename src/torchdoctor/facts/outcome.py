@@ -71,3 +71,22 @@ class FixedSamplesFact(Fact):
     kind: ClassVar[str] = "fixed_samples"
     fingerprints: list[int]
     outputs: list[list[float]]
+
+
+@dataclass(frozen=True)
+class SharpnessFact(Fact):
+    """Losses on one training batch with noise added to the weights, measured in a forked child."""
+
+    kind: ClassVar[str] = "sharpness"
+    loss: float
+    """of the batch with the weights as they are, in eval mode"""
+    sizes: list[float]
+    """of the noise, as shares of the norm of each row of a weight matrix"""
+    losses: list[list[float]]
+    """for each size, one number a draw"""
+    function: str
+    samples: int
+    weights: int
+    """elements that got noise"""
+    at_end: bool = False
+    """measured when the training was over"""

@@ -9,6 +9,7 @@ from torchdoctor.probes.context import Context
 
 TIME_STEP, TIME_DATA, TIME_OWN = signals.TIME_STEP.name, signals.TIME_DATA.name, signals.TIME_OWN.name
 SAMPLES_PER_SECOND = signals.SAMPLES_PER_SECOND.name
+SMOOTHING = 0.3
 
 
 class Clock:
@@ -26,6 +27,10 @@ class Clock:
         self._validated = False
         self.unsplit = False
         """the parts of the step in progress are not known"""
+        self.usual = 0.0
+        """seconds of a step, lately"""
+        self.parts = (0.0, 0.0, 0.0)
+        """forward, backward and optimizer of the last step of which they are known"""
         self._clear()
 
     def _clear(self) -> None:
@@ -91,9 +96,11 @@ class Clock:
         own = own_seconds - self._own_at_begin
         record = self._context.record
         if seconds > 0 and self._step_end is not None:
+            self.usual += SMOOTHING * (seconds - self.usual)
             record.scalar(signals.TIME_STEP.name, step, seconds)
             record.scalar(signals.TIME_DATA.name, step, self.data)
             if not self.unsplit:
+                self.parts = (self.forward, self.backward, self.optimizer)
                 record.scalar(signals.TIME_FORWARD.name, step, self.forward)
                 record.scalar(signals.TIME_BACKWARD.name, step, self.backward)
                 record.scalar(signals.TIME_OPTIMIZER.name, step, self.optimizer)
@@ -113,6 +120,7 @@ class Clock:
         own = own_seconds - self._own_at_begin
         scalar = self._context.record.scalar
         whole = max(ends[-1] - since, 1e-9)
+        self.usual += SMOOTHING * (whole / len(ends) - self.usual)
         scalar(TIME_OWN, step, own / len(ends))
         for at, end in enumerate(ends, step):
             scalar(TIME_STEP, at, end - before)

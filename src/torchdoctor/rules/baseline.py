@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.facts import TRAIN, InputsFact, LossCallFact
-from torchdoctor.run import Run
-from torchdoctor.signals import TARGET_MEAN, TARGET_STD
+from torchdoctor.run import Floats, Run
+from torchdoctor.signals import LOSS_CALLED, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
 
 SQUARED = ("mse_loss",)
 ABSOLUTE = ("l1_loss", "smooth_l1_loss", "huber_loss")
@@ -81,3 +81,14 @@ def never_negative(run: Run) -> bool:
     """Whether the training loss is made of known losses that cannot fall below zero."""
     calls = loss_calls(run)
     return bool(calls) and all(c.function in NOT_NEGATIVE for c in calls)
+
+
+def called_and_trained(run: Run) -> tuple[Floats, Floats]:
+    """The loss as torch's functions gave it and as backward got it, at the steps on which both are known and finite."""
+    keys = run.keys(LOSS_TRAIN)
+    key = next((k for k in keys if k), keys[0] if keys else "")
+    called, trained = run.scalar(LOSS_CALLED).first(), run.scalar(LOSS_TRAIN, key).first()
+    common = np.intersect1d(called.steps, trained.steps)
+    given, taken = called.values[np.isin(called.steps, common)], trained.values[np.isin(trained.steps, common)]
+    keep = np.isfinite(given) & np.isfinite(taken)
+    return given[keep].astype(np.float64), taken[keep].astype(np.float64)

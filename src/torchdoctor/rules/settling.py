@@ -41,6 +41,8 @@ SURE = 3.0
 LEAST_LOOKS = 2
 """Where steps are short, forced looks alone leave two or three to the last half."""
 LEAST_STEPS = 60
+MOST_OF_LOSS = 0.33
+"""Share of the level that the length of the steps explains. Flat runs that go well were measured up to 0.26."""
 SINCE, STEADY_LOOKS = 0.125, 6
 """The part of the run whose looks the steadier estimate takes in, and how many it needs."""
 

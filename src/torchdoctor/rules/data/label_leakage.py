@@ -15,7 +15,8 @@ known yet or means something else, nothing of it is left.
 Over the training batches that are looked at, for each element of the input: the share of its variance that lies
 between the classes, or its squared correlation with a regression target. A leak has 0.98 or more (0.995 for
 regression) while the next feature has less than 0.85 and half of all features less than 0.5. Real features seldom
-reach that: the best column of the iris data has 0.94, and the next is nearly as good.
+reach that: the best column of the iris data has 0.94, and the next is nearly as good. Where the loss stays above half
+of a constant guess the model does not use it, and something else ails the run: it is an info.
 
 ## How to fix it
 Look at the feature that is named. If it would not be known at the time of prediction, remove it. Fit encoders on the
@@ -68,6 +69,8 @@ NOTHING = 0.05
 READ_OFF, EARLY = 0.05, 0.25
 """Loss over that of a constant guess (or of the start), and the share of the run by which a copy of a regression target
 is read off. Chosen; a leaked column leaves 0.005 of the variance at most, so the loss comes near zero at once."""
+USED = 0.5
+"""Loss at the end over a constant guess, for a model that uses what gives the classes away. Chosen."""
 LEAST_SAMPLES = 100
 LEAST_FEATURES = 4
 FEW = 0.35
@@ -89,10 +92,16 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     easy = fact.median > MIDDLE or (others and others[0] > NEXT)
     if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width):
         return
-    certain = fact.task == "classes" or is_read_off(run)
+    certain = is_used(run) if fact.task == "classes" else is_read_off(run)
     yield _finding(
         run, fact, leaks, limit, Severity.WARNING if certain and not stands_alone(fact, others) else Severity.INFO
     )
+
+
+def is_used(run: Run) -> bool:
+    """A model that reads the target off does well; one that is stuck suffers from something else."""
+    loss, guess = loss_curve(run), baseline.chance(run)
+    return loss is None or guess is None or loss.end <= USED * guess
 
 
 def is_read_off(run: Run) -> bool:

@@ -14,7 +14,8 @@ batch-norm statistics take it up. If the samples stay in the data, it comes back
 Every training loss is compared with the running mean and deviation of those before it. On a step that stands 6 mean
 deviations above it the batch is looked at: the size of each sample (root mean square) against the others of its batch
 and against what batches usually have, and the largest target against the usual targets. A sample five times as large
-as usual, or a target eight times, on a step whose loss spikes, is reported with its indices in the batch.
+as usual, or a target eight times, on a step whose loss spikes, is reported with its indices in the batch, if a tenth of
+all spikes come with one.
 
 ## How to fix it
 Look at the samples that are named. Remove or correct what is wrong; clip or transform (logarithm, quantiles) what is
@@ -77,6 +78,8 @@ LARGE_SAMPLE = 5.0
 LARGE_TARGET = 8.0
 LARGE_BATCH = 3.0
 """The whole batch over the usual one."""
+LEAST_SHARE = 0.1
+"""Of the spikes, that come with something out of range: where nearly all come without, it is not what makes them."""
 SPIKE = 1.5
 """Loss over the usual loss: less does no harm worth telling."""
 
@@ -105,7 +108,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if usual is None or not spikes:
         return
     outliers = [o for step, fact in spikes for o in examine(step, fact, usual)]
-    if outliers:
+    if len({o.step for o in outliers}) >= LEAST_SHARE * len(spikes) and outliers:
         yield _finding(run, outliers, len(spikes), usual)
     elif any(f.input_size is not None for _, f in spikes):
         text = f"the batches of {len(spikes)} steps with a spiking loss are no larger than others"

@@ -16,10 +16,11 @@ training, or is computed in another way.
 ## How it is detected
 The validation loss is compared with the training loss around the same steps, in the last half of the passes. The
 finding needs five passes, the same loss function with the same settings in both and no other term in the training loss
-(a penalty, a divergence), no dropout at work in training, no label smoothing, and a validation loss under 70 % of the
-training loss in most late passes and in every one of the last, beyond four times the scatter. The training inputs must
-come again unchanged (no augmentation on the fly) and have the spread of the validation inputs. A training loss that
-still falls fast is compared with what it falls to, not with the epoch's average.
+(a penalty, a divergence; backward's loss is what the function gave), no dropout at work in training, no label
+smoothing, and a validation loss under 70 % of the training loss in most late passes and in every one of the last,
+beyond four times the scatter. The training inputs must come again unchanged (no augmentation on the fly) and have the
+spread of the validation inputs. A training loss that still falls fast is compared with what it falls to, not with the
+epoch's average.
 
 ## How to fix it
 Evaluate on the training set with the validation code: if the gap closes, the two computations differ; if it stays, look
@@ -42,7 +43,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, DropoutFact, GraphFact, InputsFact, LossCallFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import curves
+from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.loss_graph import LossGraph
@@ -67,6 +68,9 @@ WORTH_TELLING = 0.02
 OTHER_SPREAD = 1.25
 """Ratio of the inputs' standard deviations from which on training is augmented or drawn from elsewhere."""
 LEAST_REPEATS = 3
+SAME = 0.05
+"""Difference between the loss that is trained and what the loss function gave (both measured), relative: beyond it
+terms or factors of the script's own are in the one and not in the other."""
 
 
 def detect(run: Run) -> Iterator[Finding]:
@@ -117,6 +121,9 @@ def has_same_loss(run: Run) -> bool:
         for phase in (TRAIN, VALIDATION)
     }
     if any(LossGraph(fact).has_several_terms for fact in run.facts(GraphFact)):
+        return False
+    called, trained = baseline.called_and_trained(run)
+    if len(called) and float(np.median(np.abs(trained - called))) > SAME * float(np.median(np.abs(called))):
         return False
     return len(kinds[TRAIN]) == 1 and kinds[TRAIN] == kinds[VALIDATION] and next(iter(kinds[TRAIN]))[3] == 0
 

@@ -66,8 +66,6 @@ FAR_FROM_FLOOR = 0.1
 """Level over a constant guess; below, there is little left to gain."""
 WORSE_THAN_BEFORE = 2.0
 """Late level over the best stretch before: late oscillation."""
-MOST_OF_LOSS = 0.33
-"""Share of the level that the length of the steps explains. Flat runs that go well were measured up to 0.26."""
 MORE_THAN_ALL = 1.6
 """The same for a loss that still falls: there the estimate is too high, since the gradient still leads somewhere."""
 OPPOSED = -0.4
@@ -111,7 +109,7 @@ def bounces(state: Settling) -> bool:
     opposed = state.cosine <= OPPOSED and state.excess >= FELT
     if state.left < FAR_FROM_FLOOR and not state.level > WORSE_THAN_BEFORE * state.best:
         return opposed and state.excess >= MORE_THAN_ALL
-    return state.excess >= MOST_OF_LOSS or opposed
+    return state.excess >= settling.MOST_OF_LOSS or opposed
 
 
 def _finding(run: Run, state: Settling) -> Finding:
@@ -122,12 +120,12 @@ def _finding(run: Run, state: Settling) -> Finding:
     share = min(state.excess, 1.0)
     why = (
         f"Steps of this length alone keep the loss up: they make about {share:.0%} of it"
-        if state.excess >= MOST_OF_LOSS
+        if state.excess >= settling.MOST_OF_LOSS
         else f"Successive gradients point against each other (cosine {state.cosine:.2f})"
     )
     return RULE.finding(
         severity=Severity.WARNING,
-        confidence=0.85 if state.excess >= 2 * MOST_OF_LOSS else 0.75,
+        confidence=0.85 if state.excess >= 2 * settling.MOST_OF_LOSS else 0.75,
         title=f"Learning rate {figure(state.rate)} is too high to settle: the loss bounces at {figure(state.level)}",
         summary=(
             f"The loss {'has not fallen' if state.flat else 'hardly falls'} in the last half of the run. {why}; "
@@ -158,7 +156,7 @@ def _evidence(state: Settling) -> Iterator[Evidence]:
         f"rate and gradients explain {figure(state.excess * state.level)} of that loss",
         LEARNING_RATE.name,
         state.excess,
-        MOST_OF_LOSS,
+        settling.MOST_OF_LOSS,
     )
     if state.cosine == state.cosine:
         yield Evidence(

@@ -159,7 +159,7 @@ def _negated(run: Run, loss: LossCurve, optimizer: OptimizerFact) -> Flip | bool
 
 def _factor(run: Run) -> float | None:
     """Sign of backward's loss over that of torch's criterion, where it is the same at every look."""
-    called, trained = _both(run)
+    called, trained = baseline.called_and_trained(run)
     if not baseline.never_negative(run):
         return None
     calls = baseline.loss_calls(run)
@@ -173,18 +173,9 @@ def _factor(run: Run) -> float | None:
     return float(ratios[0]) if len(ratios) and (ratios == ratios[0]).all() else None
 
 
-def _both(run: Run) -> tuple[curves.Floats, curves.Floats]:
-    """The loss as torch's functions gave it and as backward got it, at the steps on which both are known and finite."""
-    called, trained = run.scalar(LOSS_CALLED).first(), run.scalar(LOSS_TRAIN, _only_key(run)).first()
-    common = np.intersect1d(called.steps, trained.steps)
-    given, taken = called.values[np.isin(called.steps, common)], trained.values[np.isin(trained.steps, common)]
-    keep = np.isfinite(given) & np.isfinite(taken)
-    return given[keep], taken[keep]
-
-
 def _is_steady(run: Run) -> bool:
     """Backward's loss is the criterion times one number: nothing else is in it."""
-    called, trained = _both(run)
+    called, trained = baseline.called_and_trained(run)
     ratios = trained[called > 0] / called[called > 0]
     return len(ratios) >= 2 and bool(np.ptp(ratios) < STEADY * abs(float(np.median(ratios))))
 

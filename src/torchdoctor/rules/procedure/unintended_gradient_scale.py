@@ -14,7 +14,9 @@ size for a running total and then given to backward; a weight for one term that 
 The loss that backward begins from is divided by the mean that torch's loss function gave (or the graph's last operator
 is a sum over so many elements), and multiplied by the number of backwards in an update. The finding stands where this
 is several times one, the optimizer is one whose steps grow with the gradient, the loss went wrong as it does when
-steps are too long, and the updates divided by the factor would have been ordinary.
+steps are too long, and the updates divided by the factor would have been ordinary. Where backwards are added without
+dividing and the loss has stopped at a level that steps of this length explain and divided ones do not, it is a
+warning.
 
 ## How to fix it
 `reduction="mean"`, `.mean()`, `(loss / accumulate).backward()`. If a sum is meant, divide the rate by the number of
@@ -40,12 +42,13 @@ import numpy as np
 
 from torchdoctor.facts import GraphFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
-from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules import baseline, curves, movement, settling
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters import learning_rate_too_high as divergence
 from torchdoctor.rules.loss_graph import LossGraph
 from torchdoctor.rules.places import call_places, call_site, known
 from torchdoctor.rules.rule import Rule
+from torchdoctor.rules.settling import Settling
 from torchdoctor.run import Run
 from torchdoctor.signals import LOSS_CALLED, LOSS_EVENTS, LOSS_TRAIN, UPDATE_RATIO
 
@@ -105,7 +108,7 @@ def detect(run: Run) -> Iterator[Finding]:
     if not keys:
         return
     key = next((k for k in keys if k), keys[0])
-    factor = _factor(run, key)
+    factor = _factor(run)
     if factor is None or factor.total < LARGE:
         return
     curve = curves.read(run.scalar(LOSS_TRAIN, key))
@@ -113,23 +116,27 @@ def detect(run: Run) -> Iterator[Finding]:
     if len(curve) and _went_wrong(run, curve, factor) and (first is None or first / factor.total < ORDINARY):
         yield _finding(run, curve, factor, first)
     elif factor.backwards >= LARGE and abs(factor.loss - 1) < STEADY and _one_backward_site(run):
-        yield _remark(run, factor)
+        yield _remark(run, factor, _bounce(run, factor))
 
 
-def _factor(run: Run, key: str) -> Factor | None:
+def _bounce(run: Run, factor: Factor) -> Settling | None:
+    """The end of a run that steps of this length keep up, and steps divided as they should be would not: what they hold
+    the loss up by goes with the square of the gradient."""
+    state = settling.read(run)
+    if state is None or not state.flat or state.excess < settling.MOST_OF_LOSS:
+        return None
+    return state if state.excess / factor.total**2 < settling.MOST_OF_LOSS else None
+
+
+def _factor(run: Run) -> Factor | None:
     events = run.scalar(LOSS_EVENTS)
     backwards = float(np.median(events.values)) if len(events) * events.merged >= 2 else 1.0
     if backwards > 1 and not _one_backward_site(run):
         return None
     calls = baseline.loss_calls(run)
-    called, trained = run.scalar(LOSS_CALLED).first(), run.scalar(LOSS_TRAIN, key).first()
-    common = np.intersect1d(called.steps, trained.steps)
-    if calls and len({(c.function, c.line) for c in calls}) == 1 and len(common):
-        top = trained.values[np.isin(trained.steps, common)].astype(np.float64)
-        bottom = called.values[np.isin(called.steps, common)].astype(np.float64)
-        with np.errstate(all="ignore"):
-            ratio = top / bottom
-        ratio = ratio[np.isfinite(ratio) & (bottom > 0)]
+    bottom, top = baseline.called_and_trained(run)
+    if calls and len({(c.function, c.line) for c in calls}) == 1 and len(bottom):
+        ratio = top[bottom > 0] / bottom[bottom > 0]
         if not len(ratio):
             return None
         middle = float(np.median(ratio))
@@ -251,23 +258,29 @@ def _finding(run: Run, curve: curves.Curve, factor: Factor, first: float | None)
     )
 
 
-def _remark(run: Run, factor: Factor) -> Finding:
+def _remark(run: Run, factor: Factor, bounce: Settling | None) -> Finding:
     reason, fix = _reason(factor, "")
     site = call_site(run, "backward")
+    evidence = [
+        Evidence(
+            f"{factor.backwards:.0f} backwards an update, each with the full loss",
+            LOSS_EVENTS.name,
+            factor.backwards,
+            1.0,
+        )
+    ]
+    if bounce is not None:
+        text = f"steps of this length alone hold the loss up at {figure(bounce.level)}, where it has stopped falling"
+        evidence.append(Evidence(text, LOSS_TRAIN.name, bounce.excess, settling.MOST_OF_LOSS))
     return RULE.finding(
-        severity=Severity.INFO,
-        confidence=0.6,
+        severity=Severity.INFO if bounce is None else Severity.WARNING,
+        confidence=0.6 if bounce is None else 0.85,
         proof=Proof.STRUCTURE,
         title=f"{reason}: the rate acts {factor.total:.0f} times as strong",
-        summary="Training copes with it here; a change of the number of backwards would need another rate.",
+        summary="Training copes with it here; a change of the number of backwards would need another rate."
+        if bounce is None
+        else "The steps are too long for the loss to settle; divided by the number of backwards they are not.",
         where=known(Place(file=site.file, line=site.line)) if site else (),
-        evidence=[
-            Evidence(
-                f"{factor.backwards:.0f} backwards an update, each with the full loss",
-                LOSS_EVENTS.name,
-                factor.backwards,
-                1.0,
-            )
-        ],
+        evidence=evidence,
         fix=fix,
     )

@@ -193,6 +193,9 @@ def _averaged(facts: Sequence[OverwriteFact]) -> Kind | None:
     other = [f for f in facts if f.share >= MOST and f.kept is not None and f.kept > TAKEN_BACK]
     if len(back) < LEAST_TIMES or len(back) < len(other):
         return None
+    last = back[-1]
+    if last.how and not last.within and last.hits < SHARE_OF_EPOCHS * last.looks:
+        return None
     share = sorted(f.kept for f in back if f.kept is not None)[len(back) // 2]
     return Kind(
         back,
