@@ -82,6 +82,7 @@ RULE = Rule(
         "exp-overflow",
         "half-precision-overflow",
         "loss-scale-collapse",
+        "sharp-minimum",
     ),
 )
 
