@@ -14,7 +14,7 @@ get hold of what is in the data. Or there is not more in it.
 ## How it is detected
 The training loss ends above 70 % of what a constant guess scores, validation (where there is one) is within a fifth of
 it, and no other diagnosis stands above this one (it is what is left to say). It is a warning in two cases. The loss is
-still falling beyond doubt at the end of a finished run, at half the pace of the whole and more: then longer training
+still falling beyond doubt at the end of a finished run, at three quarters of the pace of the whole and more: then longer training
 pays. Or the loss has arrived and what is left of it is no noise: residuals of nearest neighbours in the training
 batches agree by 0.1 and more on average, four standard errors above zero, which a richer model would make use of.
 Otherwise noise cannot be told from a model that is too small, and it is an info.
@@ -60,7 +60,7 @@ POOR = 0.7
 """Training loss at the end over a constant guess."""
 EQUAL = 0.2
 """Relative difference between training and validation that is none."""
-STILL_AT_PACE = 0.5
+STILL_AT_PACE = 0.75
 """Slope of the last third over that of the whole run, for a run that ended too soon."""
 SURE = 4.0
 LEAST_STEPS = 60
@@ -105,7 +105,7 @@ def is_flat(curve: Curve) -> bool:
 
 
 def is_falling(curve: Curve) -> bool:
-    """Beyond doubt in the last third, at no less than half the pace of the whole run."""
+    """Beyond doubt in the last third, at no less than three quarters of the pace of the whole run."""
     whole, last = curves.trend(curve.values), curves.trend(curve.values[-(len(curve) // 3) :])
     return last.sigmas < -SURE and whole.change < 0 and 3 * last.change < STILL_AT_PACE * whole.change
 

@@ -23,13 +23,13 @@ class Tagger(nn.Module):
 
 
 meaning = torch.randint(TAGS, (WORDS,))
-tokens = torch.randint(WORDS, (1200, LENGTH))
+tokens = torch.randint(WORDS, (4200, LENGTH))
 tags = (meaning[tokens] + meaning[tokens.roll(1, 1)]) % TAGS
-train_x, train_y, val_x, val_y = tokens[:1000], tags[:1000], tokens[1000:], tags[1000:]
+train_x, train_y, val_x, val_y = tokens[:4000], tags[:4000], tokens[4000:], tags[4000:]
 
 tagger = Tagger(freeze=False)
 trained = [p for p in tagger.parameters() if p.requires_grad]
-optimizer = torch.optim.AdamW(trained, lr=3e-3)
+optimizer = torch.optim.AdamW(trained, lr=5e-3)
 criterion = nn.CrossEntropyLoss()
 for epoch in range(5):
     tagger.train()

@@ -14,7 +14,7 @@ y = signal + NOISE * torch.randn(1800, 1)
 y[1500:] = signal[1500:]
 model = nn.Sequential(nn.Linear(6, 64), nn.GELU(), nn.Linear(64, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3, weight_decay=0.01)
-for epoch in range(20):
+for epoch in range(30):
     model.train()
     for batch in torch.randperm(1500).split(50):
         loss = nn.functional.l1_loss(model(x[batch]), y[batch])

@@ -27,11 +27,11 @@ def make_data(n=1024, features=6):
     return x, (y - y.mean()) / y.std()
 
 
-def train(steps=400, batch_size=64):
+def train(steps=800, batch_size=64):
     torch.manual_seed(int(os.environ.get("SEED", "3")))
     x, y = make_data()
     model = DeepRegressor(x.shape[1])
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for step in range(steps):
         rows = torch.randint(len(x), (batch_size,))
         loss = F.mse_loss(model(x[rows]), y[rows])
