@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import PredictionsFact
+from torchdoctor.facts import TRAIN, LossCallFact, PredictionsFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION, WEIGHT_DECAY
+from torchdoctor.signals import (
+    ACCURACY_VALIDATION,
+    LOSS_TRAIN,
+    LOSS_VALIDATION,
+    TARGET_MEAN,
+    TARGET_STD,
+    WEIGHT_DECAY,
+)
 
 NAME = "overfitting"
 RANDOM = np.random.default_rng(0)
@@ -88,3 +95,12 @@ def test_a_small_rise_counts_where_training_is_known_by_heart(right: int, severi
     run.fact(PredictionsFact("train", 2, 200, [100, 100], [100, 100], [100, 100]), 1400)
     run.fact(PredictionsFact("validation", 2, 200, [100, 100], [right, right], [100, 100]), 1449)
     assert [f.severity for f in findings(run.build(), NAME)] == [severity]
+
+
+@pytest.mark.parametrize(("level", "told"), [(0.5, True), (0.1, False)], ids=["poor", "good"])
+def test_numbers_learned_by_heart_are_told_without_a_turn(level: float, told: bool) -> None:
+    flat = np.concatenate([np.geomspace(1.0, level, 10), np.full(20, level)])
+    builder = course(flat, train_end=1e-4, noise=0.002)
+    builder.scalar(TARGET_MEAN, 0.0, TRAIN).scalar(TARGET_STD, 1.0, TRAIN)
+    builder.fact(LossCallFact("mse_loss", TRAIN, [32, 1], "float32", [32, 1], "float32", reduction="mean"))
+    assert [f.severity for f in findings(builder.build(), NAME)] == ([Severity.WARNING] if told else [])

@@ -18,7 +18,8 @@ at least three of them after the onset, a rise beyond three times the scatter fr
 that went on falling. How much of the whole gain was given back decides: a quarter of it (or 15 %, if the loss is
 also half again its best) is a warning, and so is a rise by a fifth where nearly all training samples are right and
 validation accuracy lies 25 points below; less is an info, since mild overfitting after the best checkpoint harms nobody
-who keeps that checkpoint.
+who keeps that checkpoint. Of numbers, a training loss under 5 % of validation's is a warning too, turn or no turn,
+where validation has stopped above 30 % of a constant guess.
 
 ## How to fix it
 In this order: more data, or more of it by augmentation; weight decay; dropout; a smaller model. And keep the best
@@ -73,6 +74,11 @@ BY_HEART, APART, LEAST_SAMPLES = 0.97, 0.25, 50
 no trifle then, however much was gained over guessing before."""
 KEPT = 0.8
 """Share of the highest rise that must still be there in the end: less is a hump that was crossed."""
+NEXT_TO_NOTHING, POOR = 0.05, 0.3
+"""Training over validation loss, and validation over a constant guess, for numbers that were learned by heart although
+validation never turned. Of the zoo's healthy regressions none comes near both. Chosen."""
+STILL_FALLING = 0.1
+"""Fall of validation over the last half, relative, that is still progress."""
 FELL_ON = 0.9
 """Training loss at the end over that at the onset."""
 
@@ -96,14 +102,26 @@ class Turn:
         return self.given_back >= GIVEN_BACK_LESS and risen >= RISEN
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Losses at the end, and that of a constant guess."""
+
+    train: float
+    validation: float
+    guess: float
+
+
 def detect(run: Run) -> Iterator[Finding]:
     losses = curves.read(run.scalar(LOSS_TRAIN), closely=False)
     validation = curves.read(run.scalar(LOSS_VALIDATION), closely=False)
     turn = find_turn(losses, validation, baseline.chance(run))
+    gap = find_gap(run, losses, validation)
     if turn is None:
+        if gap is not None:
+            yield _gap_finding(run, gap, losses, validation)
         return
     accuracy = curves.read(run.scalar(ACCURACY_VALIDATION), closely=False)
-    marked = turn.is_marked or (turn.end > RISEN_AT_LEAST * turn.best and _knows_by_heart(run))
+    marked = turn.is_marked or gap is not None or (turn.end > RISEN_AT_LEAST * turn.best and _knows_by_heart(run))
     yield RULE.finding(
         severity=Severity.WARNING if marked else Severity.INFO,
         confidence=0.85 if marked else 0.7,
@@ -116,6 +134,53 @@ def detect(run: Run) -> Iterator[Finding]:
         fix=_fix(run, turn),
         evidence=_evidence(turn, losses, validation, accuracy),
         first_step=turn.onset,
+        last_step=int(validation.steps[-1]),
+        symptoms=("train-down-validation-up",),
+    )
+
+
+def find_gap(run: Run, losses: Curve, validation: Curve) -> Gap | None:
+    """Numbers whose training error is next to nothing while validation's is not, and has stopped falling."""
+    call, guess = baseline.only_call(run), baseline.chance(run)
+    if call is None or guess is None or call.function not in (*baseline.SQUARED, *baseline.ABSOLUTE):
+        return None
+    if len(validation) < LEAST_PASSES or len(losses) < 2 * LEAST_PASSES or losses.broke_at is not None:
+        return None
+    gap = Gap(curves.level(losses.values), curves.level(validation.values), guess)
+    late = curves.trend(validation.values[-max(3, len(validation) // 2) :])
+    if gap.train > NEXT_TO_NOTHING * gap.validation or gap.validation < POOR * guess:
+        return None
+    return gap if late.change > -STILL_FALLING * gap.validation else None
+
+
+def _gap_finding(run: Run, gap: Gap, losses: Curve, validation: Curve) -> Finding:
+    times = gap.validation / max(gap.train, 1e-12)
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.8,
+        title=f"Training loss {figure(gap.train)}, validation loss {figure(gap.validation)}: learned by heart",
+        summary=(
+            "The training samples are fitted to next to nothing, noise and all, while validation has stopped at "
+            f"{gap.validation / gap.guess:.0%} of a constant guess."
+        ),
+        fix=_fix(run, None),
+        evidence=[
+            Evidence(
+                f"validation loss {figure(gap.validation)}, {min(times, 9999):.0f} times that of training",
+                LOSS_VALIDATION.name,
+                gap.validation,
+                gap.train / NEXT_TO_NOTHING,
+                curves.spark(validation.values),
+            ),
+            Evidence(
+                f"training loss {figure(gap.train)} at the end",
+                LOSS_TRAIN.name,
+                gap.train,
+                None,
+                curves.spark(curves.blocks(losses.values, 40)),
+            ),
+        ],
+        first_step=int(validation.steps[0]),
         last_step=int(validation.steps[-1]),
         symptoms=("train-down-validation-up",),
     )
@@ -184,14 +249,15 @@ def _evidence(turn: Turn, losses: Curve, validation: Curve, accuracy: Curve) -> 
         )
 
 
-def _fix(run: Run, turn: Turn) -> Fix:
+def _fix(run: Run, turn: Turn | None) -> Fix:
     decays = [float(run.scalar(WEIGHT_DECAY, k).values.max(initial=0.0)) for k in run.keys(WEIGHT_DECAY)]
+    keep = f"; keep the checkpoint of step {turn.onset}" if turn is not None else ""
     if max(decays, default=0.0) > 0:
         return Fix(
-            f"More data or augmentation; stronger dropout; keep the checkpoint of step {turn.onset}.",
+            f"More data or augmentation; stronger dropout{keep}.",
             'if val_loss < best: best = val_loss; torch.save(model.state_dict(), "best.pt")',
         )
     return Fix(
-        f"More data or augmentation first; then weight decay and dropout; keep the checkpoint of step {turn.onset}.",
+        f"More data or augmentation first; then weight decay and dropout{keep}.",
         "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)",
     )

@@ -14,10 +14,10 @@ get hold of what is in the data. Or there is not more in it.
 ## How it is detected
 The training loss ends above 70 % of what a constant guess scores, validation (where there is one) is within a fifth of
 it, and no other diagnosis stands above this one (it is what is left to say). It is a warning in two cases. The loss is
-still falling beyond doubt at the end of a finished run, at three quarters of the pace of the whole and more: then longer training
-pays. Or the loss has arrived and what is left of it is no noise: residuals of nearest neighbours in the training
-batches agree by 0.1 and more on average, four standard errors above zero, which a richer model would make use of.
-Otherwise noise cannot be told from a model that is too small, and it is an info.
+still falling beyond doubt at the end of a finished run, at three quarters of the pace of the whole and more: then
+longer training pays. Or the loss has arrived and what is left of it is no noise: residuals of nearest neighbours in the
+training batches agree by 0.1 and more on average, four standard errors above zero, which a richer model would make use
+of. Otherwise noise cannot be told from a model that is too small, and it is an info.
 
 ## How to fix it
 In this order: train longer, if the loss still falls; overfit one batch, to see whether the model can learn at all;
