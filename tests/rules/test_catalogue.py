@@ -139,10 +139,6 @@ LATER: dict[str, str] = {
     "unseeded-randomness": "needs several runs",
     "nondeterministic-operations": "needs several runs",
     "sharp-minimum": "not written yet: needs passes of its own with perturbed weights",
-    **dict.fromkeys(
-        ("small-kernels", "slow-transfer", "memory-bound-kernels", "device-underfilled"),
-        "not written yet: needs launches and copies of a device counted",
-    ),
 }
 """Entries without a rule, and why."""
 

@@ -316,5 +316,7 @@ class DeviceProbe:
 
 def _sample(tensor: Tensor) -> float:
     """A number that changes with what the tensor holds, most likely; of a host tensor."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
     flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[:1].reshape(-1)
     return float(flat[:: max(1, len(flat) // SAMPLED)][: 2 * SAMPLED].double().sum()) if len(flat) else 0.0

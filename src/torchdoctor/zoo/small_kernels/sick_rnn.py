@@ -1,0 +1,66 @@
+"""A recurrent cell written out in a loop over time steps. Needs a CUDA device.
+
+On a CPU nothing waits between operations, so there it is a sound training and the case is to be skipped.
+"""
+
+import os
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+STEPS = 700 if DEVICE == "cuda" else 100
+
+
+class Recurrence(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.given = nn.Linear(width, 3 * width)
+        self.kept = nn.Linear(width, 3 * width)
+
+    def forward(self, x):
+        state = torch.zeros_like(x[:, 0])
+        states = []
+        for t in range(x.shape[1]):
+            reset, update, new = self.given(x[:, t]).chunk(3, -1)
+            old_reset, old_update, old_new = self.kept(state).chunk(3, -1)
+            reset = torch.sigmoid(reset + old_reset)
+            update = torch.sigmoid(update + old_update)
+            new = torch.tanh(new + reset * old_new)
+            state = (1 - update) * new + update * state
+            states.append(state)
+        return torch.stack(states, 1), state
+
+
+class Model(nn.Module):
+    def __init__(self, width=128):
+        super().__init__()
+        self.enter = nn.Linear(8, width)
+        self.rnn = Recurrence(width)
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x):
+        return self.head(self.rnn(self.enter(x))[0][:, -1])
+
+
+def main():
+    torch.manual_seed(int(os.environ.get("SEED", "0")))
+    model = Model().to(DEVICE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    total = torch.zeros((), device=DEVICE)
+    for step in range(STEPS):
+        x = torch.randn(256, 40, 8, device=DEVICE)
+        drift = x[:, :, 0].mean(1)
+        y = (drift > 0.07).long() + (drift > -0.07).long()
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+        if step % 100 == 99:
+            print(f"step {step + 1}: {total.item() / 100:.3f}")
+            total.zero_()
+
+
+main()
