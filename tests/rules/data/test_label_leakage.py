@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, detect, findings
-from torchdoctor.facts import LeakageFact
+from torchdoctor.facts import LeakageFact, LossCallFact
 from torchdoctor.findings import RuledOut, Severity
 from torchdoctor.signals import LOSS_TRAIN
 
@@ -51,3 +51,10 @@ def test_a_regression_target_that_is_not_read_off_early_may_be_a_forecast() -> N
 
 def test_weak_features_rule_it_out() -> None:
     assert [type(s) for s in detect(record([0.6, 0.4]).build(), NAME)] == [RuledOut]
+
+
+@pytest.mark.parametrize(("end", "severity"), [(0.1, Severity.WARNING), (2.2, Severity.INFO)], ids=["used", "stuck"])
+def test_a_leak_that_the_model_does_not_use_is_an_info(end: float, severity: Severity) -> None:
+    call = LossCallFact("cross_entropy", "train", [32, 10], "float32", [32], "int64", reduction="mean", classes=10)
+    run = record([1.0, 0.4, 0.2]).fact(call).scalar(LOSS_TRAIN, np.geomspace(2.3, end, 300))
+    assert [f.severity for f in findings(run.build(), NAME)] == [severity]

@@ -71,3 +71,10 @@ def test_the_watch_tells_a_spike_from_noise_and_descent(factor: float) -> None:
     losses = (2 * np.exp(-np.arange(400) / 80) + 0.2) * (1 + 0.1 * random.normal(size=400))
     assert sum(watch.note(float(v)) for v in losses) == 0
     assert watch.note(factor * float(losses[-1]))
+
+
+def test_one_of_many_spikes_is_not_what_makes_them() -> None:
+    run = record().fact(spike(target=9.0), step=120)
+    for step in range(20, 60):
+        run.fact(spike(), step=step)
+    assert findings(run.build(), NAME) == []

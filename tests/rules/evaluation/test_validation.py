@@ -8,7 +8,7 @@ import pytest
 from building import RunBuilder, findings
 from torchdoctor.facts import DropoutFact, GraphFact, InputsFact, LossCallFact, ModesFact, PhaseFact, PredictionsFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import ACCURACY_VALIDATION, BATCH_SIZE, LOSS_TRAIN, LOSS_VALIDATION, PRINTED
+from torchdoctor.signals import ACCURACY_VALIDATION, BATCH_SIZE, LOSS_CALLED, LOSS_TRAIN, LOSS_VALIDATION, PRINTED
 
 STEPS = 400
 PASSES = range(39, STEPS, 40)
@@ -84,6 +84,11 @@ BETTER = "validation-better-than-training"
 def test_validation_far_below_training() -> None:
     assert len(findings(trained(LEVEL, 0.4).build(), BETTER)) == 1
     assert findings(trained(LEVEL, 0.9).build(), BETTER) == []
+
+
+def test_a_training_loss_with_more_in_it_is_not_comparable() -> None:
+    assert findings(trained(LEVEL, 0.4).scalar(LOSS_CALLED, LEVEL / 30).build(), BETTER) == []
+    assert len(findings(trained(LEVEL, 0.4).scalar(LOSS_CALLED, LEVEL).build(), BETTER)) == 1
 
 
 def test_validation_that_gets_far_below_training_late() -> None:

@@ -79,3 +79,13 @@ def test_a_sum_by_hand_is_seen_in_the_graph() -> None:
         .fact(GraphFact("NegBackward0", [], nodes, {}))
     )
     assert findings(run.build(), NAME)
+
+
+def test_accumulation_that_keeps_the_loss_up() -> None:
+    bounce = 1.0 + 3 * np.exp(-np.arange(100) / 8) + 0.1 * np.random.default_rng(0).normal(size=100)
+    run = trained(bounce, 1, first=1e-3, reduction="mean").scalar(signals.LOSS_EVENTS, 8.0)
+    run.scalar(signals.LEARNING_RATE, 0.05, "0.0").scalar(signals.GRADIENT_GLOBAL_L2, 8.0)
+    (found,) = findings(run.build(), NAME)
+    assert found.severity is Severity.WARNING and found.fix.code == "(loss / 8).backward()"
+    steep = run.scalar(signals.GRADIENT_GLOBAL_L2, 80.0)
+    assert findings(steep.build(), NAME)[0].severity is Severity.INFO
