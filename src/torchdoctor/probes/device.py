@@ -140,8 +140,9 @@ class DeviceProbe:
         self._now.calls[part] += 1
         if part in self._now.parts:
             return
-        usual = max(self._clock.usual, 1e-6)
-        seconds = min(LONGER * self._clock.parts[PARTS.index(part)], 2 * usual) + MARGIN
+        usual, parts = self._clock.usual, self._clock.parts
+        expected = max(parts[0], usual - parts[1] - parts[2]) if part == FORWARD else parts[PARTS.index(part)]
+        seconds = LONGER * min(expected, usual) + MARGIN
         cycles = int(seconds * self._rate)
         asleep, begun = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         asleep.record()

@@ -25,20 +25,14 @@ VIEWS = frozenset(
         "Expand",
         "ReshapeAlias",
         "Alias",
-        "Select",
-        "Slice",
         "Split",
         "SplitWithSizes",
-        "AsStrided",
         "Unbind",
-        "Diagonal",
-        "Narrow",
         "Detach",
-        "Unfold",
         "Movedim",
     }
 )
-"""They give no work to the device on the way forward."""
+"""They give no work to the device in either direction. A view of a part does: its gradient is put into zeros."""
 POINTWISE = frozenset(
     {
         "Add",

@@ -9,7 +9,7 @@ import numpy as np
 from torchdoctor.facts import DeviceFact
 from torchdoctor.findings import Evidence
 from torchdoctor.run import Run
-from torchdoctor.signals import TIME_BACKWARD, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP, Signal
+from torchdoctor.signals import TIME_BACKWARD, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP, Signal
 
 SKIPPED = 20
 """The first steps are looked at closely, compile kernels and fill caches."""
@@ -48,9 +48,12 @@ def load(run: Run) -> Load | None:
         return None
     host = fact.host_seconds
     parts = [_quantile(run, signal) for signal in (TIME_FORWARD, TIME_BACKWARD, TIME_OPTIMIZER)]
-    if not any(p is None for p in parts):
-        host = min(host, sum(p for p in parts if p is not None))
-    idle = min(max(min(host, step) - fact.device_seconds, 0.0) / step, 1.0)
+    known = [p for p in parts if p]
+    if len(known) == len(parts):  # the forward pass of a loop without a loader is rarely timed
+        host = min(host, sum(known))
+    waits = run.scalar(TIME_DATA).values
+    data = float(np.nanmedian(waits)) if len(waits) else 0.0
+    idle = min(max(min(host, step - data) - fact.device_seconds, 0.0) / step, 1.0)
     busy = min(fact.device_seconds / step, 1.0)
     return Load(fact, step, busy, idle, idle * step * run.steps)
 

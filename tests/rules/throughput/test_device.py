@@ -67,7 +67,7 @@ def test_few_operations_in_small_layers_are_a_matter_of_the_batch() -> None:
 
 
 def test_large_layers_that_wait_are_small_kernels() -> None:
-    builder = run(operations=30, parameters=16, elements=400_000)
+    builder = run(operations=60, parameters=30, elements=400_000)
     assert one(builder, "small-kernels") is not None
     assert one(builder, "device-underfilled") is None
 
@@ -76,6 +76,15 @@ def test_large_layers_that_wait_are_small_kernels() -> None:
 def test_a_demonstration_of_a_second_is_only_told(name: str) -> None:
     found = one(run(steps=150), name)
     assert found is not None and found.severity is Severity.INFO
+
+
+def test_a_queue_that_overflows_gives_a_lower_bound() -> None:
+    found = one(run(device_seconds=4e-3, host_seconds=9e-3, piled=False), "small-kernels")
+    assert found is not None and found.severity is Severity.WARNING
+
+
+def test_waiting_for_data_is_not_idle_time() -> None:
+    assert one(run().scalar(signals.TIME_DATA, 7e-3), "small-kernels") is None
 
 
 @pytest.mark.parametrize("name", ["small-kernels", "device-underfilled"])

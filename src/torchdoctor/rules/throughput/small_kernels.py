@@ -15,10 +15,11 @@ Only where a CUDA device is used. In up to five steps of a run the device sleeps
 then the backward pass, then the update; its own time for them is measured with events, and so is Python's. The idle
 share is Python's time less the device's, over the usual time of a step: waiting for data, reading values and work
 between the steps are not in it. The finding needs 30 % idle, and either 200 operations in the graph with six for each
-parameter tensor (a network of layers has one to three; a loop goes through the same ones again and again), or layers
-whose outputs fill the device, so that larger batches would not help. It is a warning where 60 % of the step is lost,
-and three seconds of the run so far: on a large device every small model is like this, and a demonstration that takes a
-second is not worth a change. Otherwise it is an info.
+parameter tensor (a network of layers has one to three; a loop goes through the same ones again and again), or 50 of
+them in layers whose outputs fill the device, so that larger batches would not help. It is a warning where 60 % of the
+step is lost (40 % where so much was queued that the device's time is only known to be no longer), and three seconds of
+the run so far: on a large device every small model is like this, and a demonstration that takes a second is not worth a
+change. Otherwise it is an info.
 
 ## How to fix it
 Replace the loop by one operation over a further dimension (`nn.LSTM`, `scaled_dot_product_attention`, `bmm`, `einsum`,
@@ -27,7 +28,7 @@ one launch, and CUDA graphs replay the whole step.
 
 ## Known false alarms
 Other work on the same processor cores slows Python down for a while. Measured where more than about a thousand
-launches are queued at once, the device's time is too long, so that the idle share is too small: then it is missed.
+launches are queued at once, the device's time is too long and the idle share too small, so that it may be missed.
 
 ## References
 PyTorch documentation, "Performance Tuning Guide" and "CUDA Graphs". Fernandez et al., "The Framework Tax" (2023).
@@ -59,6 +60,12 @@ WARN_SECONDS = 3.0
 MANY, EACH = 200, 6.0
 """Operations in the graph, and for each parameter tensor: layers have 1 to 3 (transformer blocks and residual networks,
 without views), a recurrent cell written out over 50 steps has hundreds."""
+SOME = 50
+"""Operations with outputs that fill the device: with fewer, a larger batch is the answer all the same."""
+OVERFLOWN = 300
+"""Operations from which on more launches are queued at once than a stream holds (about a thousand): the device's time
+is then an upper bound, the idle share a lower one, and WARN_LEAST of it suffices."""
+WARN_LEAST = 0.4
 DIRECTIONS = 3.0
 """Launches for an operation of the graph: one forward, two backward."""
 
@@ -70,7 +77,7 @@ def detect(run: Run) -> Iterator[Finding]:
     fact = load.fact
     each = fact.operations / fact.parameters if fact.operations and fact.parameters else 0.0
     loops = (fact.operations or 0) >= MANY and each >= EACH
-    filled = fact.elements is not None and fact.elements >= fact.slots
+    filled = (fact.operations or 0) >= SOME and fact.elements is not None and fact.elements >= fact.slots
     if loops or filled:
         yield _finding(run, load, loops, each)
 
@@ -80,7 +87,8 @@ def _finding(run: Run, load: device.Load, loops: bool, each: float) -> Finding:
     operations = fact.operations or 1
     microseconds = 1e6 * fact.device_seconds / (DIRECTIONS * operations)
     asked = 1e6 * fact.host_seconds / (DIRECTIONS * operations)
-    severe = load.idle >= WARN_IDLE and load.lost >= WARN_SECONDS
+    at_least = loops and operations >= OVERFLOWN and not fact.piled
+    severe = load.idle >= (WARN_LEAST if at_least else WARN_IDLE) and load.lost >= WARN_SECONDS
     return RULE.finding(
         severity=Severity.WARNING if severe else Severity.INFO,
         confidence=0.85 if loops and fact.piled else 0.7,

@@ -11,7 +11,7 @@ from torch import nn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BATCH = 16
-STEPS = 3500 if DEVICE == "cuda" else 60
+STEPS = 2500 if DEVICE == "cuda" else 60
 
 
 class Model(nn.Module):

@@ -10,7 +10,7 @@ from torch import nn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BATCH, WIDTH = 64, 256
-STEPS = 5000 if DEVICE == "cuda" else 100
+STEPS = 4000 if DEVICE == "cuda" else 100
 
 
 def main():

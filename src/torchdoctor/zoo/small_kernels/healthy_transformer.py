@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-STEPS = 600 if DEVICE == "cuda" else 60
+STEPS = 500 if DEVICE == "cuda" else 60
 
 
 class Attention(nn.Module):
@@ -41,7 +41,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, width=128, heads=16, depth=4):
+    def __init__(self, width=128, heads=16, depth=2):
         super().__init__()
         self.tokens = nn.Embedding(32, width)
         self.places = nn.Parameter(torch.zeros(32, width))
