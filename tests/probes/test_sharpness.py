@@ -132,7 +132,7 @@ def test_a_model_that_is_gone_in_the_end_was_measured_before(tmp_path: Path) -> 
 
 
 def test_what_could_not_be_measured_is_told_with_its_reason(tmp_path: Path) -> None:
-    run = watch(tmp_path, 300, wrapped=lambda output: 3 * output)
+    run = watch(tmp_path, 300, wrapped=lambda output: output.flip(1))
     assert run.facts(SharpnessFact) == []
     health = run.last_fact(HealthFact)
     assert health is not None

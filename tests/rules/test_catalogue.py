@@ -138,7 +138,6 @@ LATER: dict[str, str] = {
     "within-seed-noise": "needs several runs",
     "unseeded-randomness": "needs several runs",
     "nondeterministic-operations": "needs several runs",
-    "sharp-minimum": "not written yet: needs passes of its own with perturbed weights",
 }
 """Entries without a rule, and why."""
 

@@ -180,6 +180,8 @@ class ForwardWatch:
             seen.data["first"] = weakref.ref(tensors[0])
         if seen.grad and session.structural:
             session.token_targets.given(tensors)
+        if seen.grad and BATCH in session.context.looks:
+            seen.data["given"] = [t.detach() for t in tensors]
         if seen.grad and not session.batch:
             session.batch = [t.detach() for t in tensors]
 

@@ -145,10 +145,5 @@ class Governor:
         """Share of the bare training time that we have used so far, after the first steps."""
         return self.own_seconds / self.training_seconds if self.training_seconds > 0 else None
 
-    @property
-    def has_room(self) -> bool:
-        """Our time so far is inside the budget, or so short that nobody notices it."""
-        return self.own_seconds < HealthFact.UNNOTICED_SECONDS or self.own_seconds < self.budget * self.training_seconds
-
     def cadence(self) -> dict[str, int]:
         return {look.name: max(1, round(look.interval)) for look in self.looks.values() if look.taken}

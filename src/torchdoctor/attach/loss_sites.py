@@ -101,7 +101,9 @@ class LossSites:
                 session.called_loss.called(_mean_loss(call))
             session.spend(BATCH, start)
             if detailed and session.loop.validations:
-                session.sharpness.take(call, session.batch, seen.data.get("model"), session.governor.has_room)
+                session.sharpness.take(
+                    call, seen.data.get("given", []), seen.data.get("model"), session.governor.budget
+                )
         else:
             self._allowance.spend(perf_counter() - start)
 

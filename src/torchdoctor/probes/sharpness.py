@@ -40,8 +40,10 @@ DRAWS = 10
 MOST_FORKS = 3
 LOOP_FORKS = 2
 """Forks while it trains; one is kept for the end, if the model lives until then."""
-FIRST_STEP, GROWTH = 100, 6.0
+FIRST_STEP, GROWTH = 120, 5.0
 """Steps of the forks while it trains: from the first on, and then this many times later."""
+SHARE, UNNOTICED = 0.1, 0.05
+"""Part of the overhead budget that forks may use, and the seconds beyond it that they may take from any run."""
 LEAST_STEPS = 40
 """A run that ends sooner is not measured."""
 CHILD_SECONDS = 5.0
@@ -56,8 +58,8 @@ RESIDENT_LIMIT = 2 << 30
 BATCH_LIMIT = 64 << 20
 """Bytes of a batch that are kept until the end."""
 SAME, WORSE = 1e-3, 1.5
-"""A recomputed loss is the recorded one if it differs by no more; with dropout, or after further updates, if it is not
-half again as large."""
+"""A recomputed loss is the recorded one if it differs by no more; with dropout if neither is half again as large as the
+other; after further updates it may be smaller."""
 OUR_THREADS = "torchdoctor-"
 REPORT_BYTES = 1 << 16
 BOUNDLESS = 1e30
@@ -92,12 +94,14 @@ class SharpnessProbe:
         self._pipe = -1
         self._step = 0
         self._began = perf_counter()
+        self._spent = 0.0
+        self._measured = False
         self._ended: list[int] = []
         """children that have reported and may not be gone yet"""
 
     @contained("sharpness: take")
     def take(
-        self, call: LossCall, batch: list[Tensor], reference: weakref.ref[nn.Module] | None, affordable: bool
+        self, call: LossCall, batch: list[Tensor], reference: weakref.ref[nn.Module] | None, budget: float
     ) -> None:
         """A look at a training batch of a run that validates, in the midst of the batch's loss call."""
         self.poll()
@@ -107,10 +111,10 @@ class SharpnessProbe:
         model = reference() if reference is not None else None
         reason = unfit(call, batch, model)
         if reason is not None or reference is None:
-            self._context.unsupported["sharpness"] = reason or ""
+            self._say_why_not(reason or "")
             self._setup = None
             return
-        forking = affordable and step >= self._next and self._forks < LOOP_FORKS
+        forking = step >= self._next and self._forks < LOOP_FORKS and self._affords(budget)
         self._setup = Setup(
             reference,
             [_own(t) for t in batch],
@@ -124,6 +128,15 @@ class SharpnessProbe:
         if forking:
             self._next = GROWTH * step
             self._fork(at_end=False)
+
+    def _affords(self, budget: float) -> bool:
+        """Whether one more fork like those before is inside our part of the budget."""
+        expected = self._spent / self._forks if self._forks else 0.0
+        return self._spent + expected <= UNNOTICED + SHARE * budget * (perf_counter() - self._began)
+
+    def _say_why_not(self, reason: str) -> None:
+        if not self._measured:
+            self._context.unsupported["sharpness"] = reason
 
     @contained("sharpness: close")
     def close(self) -> None:
@@ -154,7 +167,7 @@ class SharpnessProbe:
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             self._part()
-            self._context.unsupported["sharpness"] = "the child process was too slow"
+            self._say_why_not("the child process was too slow")
 
     def _part(self) -> None:
         os.close(self._pipe)
@@ -163,8 +176,9 @@ class SharpnessProbe:
 
     def _write(self, report: Report) -> None:
         if "reason" in report:
-            self._context.unsupported["sharpness"] = report["reason"]
+            self._say_why_not(report["reason"])
             return
+        self._measured = True
         self._context.unsupported.pop("sharpness", None)
         self._context.record.fact(SharpnessFact(**report), self._step)
 
@@ -173,8 +187,9 @@ class SharpnessProbe:
         model = setup.model() if setup is not None else None
         reason = unsafe()
         if setup is None or model is None or reason is not None:
-            self._context.unsupported["sharpness"] = reason or "the model is gone when the training ends"
+            self._say_why_not(reason or "the model is gone when the training ends")
             return
+        start = perf_counter()
         self._forks += 1
         self._step = self._context.step
         reading, writing = os.pipe()
@@ -183,6 +198,7 @@ class SharpnessProbe:
             _be_the_child(writing, lambda: measure(model, setup, at_end))
         os.close(writing)
         self._pid, self._pipe = pid, reading
+        self._spent += perf_counter() - start
 
 
 _PLAIN = ("input", "target", "size_average", "reduce")
@@ -271,7 +287,8 @@ def measure(model: nn.Module, setup: Setup, at_end: bool) -> Report:
     began = perf_counter()
     again = _loss(model, setup)
     same = abs(again - setup.recorded) <= SAME * max(abs(setup.recorded), abs(again))
-    near = again <= WORSE * setup.recorded and (at_end or again != _loss(model, setup))
+    random = again != _loss(model, setup)
+    near = again <= WORSE * setup.recorded and (at_end or (random and setup.recorded <= WORSE * again))
     if not (same or near):
         return {"reason": "a pass made again does not give the recorded loss"}
     model.eval()
