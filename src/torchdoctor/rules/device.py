@@ -23,6 +23,8 @@ class Load:
     fact: DeviceFact
     step: float
     """seconds of a usual step"""
+    host: float
+    """seconds that Python needs to queue it; on measured steps it may take longer, so at most what a usual step has"""
     busy: float
     """share of it in which the device computes"""
     idle: float
@@ -53,9 +55,10 @@ def load(run: Run) -> Load | None:
         host = min(host, sum(known))
     waits = run.scalar(TIME_DATA).values
     data = float(np.nanmedian(waits)) if len(waits) else 0.0
-    idle = min(max(min(host, step - data) - fact.device_seconds, 0.0) / step, 1.0)
+    host = min(host, max(step - data, 0.0))
+    idle = min(max(host - fact.device_seconds, 0.0) / step, 1.0)
     busy = min(fact.device_seconds / step, 1.0)
-    return Load(fact, step, busy, idle, idle * step * run.steps)
+    return Load(fact, step, host, busy, idle, idle * step * run.steps)
 
 
 def step_seconds(run: Run) -> float | None:

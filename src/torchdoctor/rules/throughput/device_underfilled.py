@@ -80,7 +80,7 @@ def detect(run: Run) -> Iterator[Finding]:
         evidence=[
             load.evidence(),
             Evidence(
-                f"Python alone needs {1e3 * fact.host_seconds:.3g} ms to queue that: {load.idle:.0%} of the step, "
+                f"Python alone needs {1e3 * load.host:.3g} ms to queue that: {load.idle:.0%} of the step, "
                 f"{load.lost:.2g} s so far",
                 value=load.idle,
                 threshold=WARN_IDLE,

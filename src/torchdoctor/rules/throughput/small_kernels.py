@@ -86,7 +86,7 @@ def _finding(run: Run, load: device.Load, loops: bool, each: float) -> Finding:
     fact = load.fact
     operations = fact.operations or 1
     microseconds = 1e6 * fact.device_seconds / (DIRECTIONS * operations)
-    asked = 1e6 * fact.host_seconds / (DIRECTIONS * operations)
+    asked = 1e6 * load.host / (DIRECTIONS * operations)
     at_least = loops and operations >= OVERFLOWN and not fact.piled
     severe = load.idle >= (WARN_LEAST if at_least else WARN_IDLE) and load.lost >= WARN_SECONDS
     return RULE.finding(
@@ -102,7 +102,7 @@ def _finding(run: Run, load: device.Load, loops: bool, each: float) -> Finding:
         evidence=[
             load.evidence(),
             Evidence(
-                f"Python alone needs {1e3 * fact.host_seconds:.3g} ms to queue them: {load.idle:.0%} of the step, "
+                f"Python alone needs {1e3 * load.host:.3g} ms to queue them: {load.idle:.0%} of the step, "
                 f"{load.lost:.2g} s so far",
                 value=load.idle,
                 threshold=WARN_IDLE,

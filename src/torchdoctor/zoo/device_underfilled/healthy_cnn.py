@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-BATCH = 8192 if DEVICE == "cuda" else 16
+BATCH = 8192 if DEVICE == "cuda" else 8
 STEPS = 300 if DEVICE == "cuda" else 60
 
 

@@ -1,4 +1,4 @@
-"""A convolutional network on small images, sixteen at a time on a large device. Needs a CUDA device.
+"""A convolutional network on small images, eight at a time on a large device. Needs a CUDA device.
 
 On a CPU nothing waits between operations, so there it is a sound training and the case is to be skipped.
 """
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-BATCH = 16
+BATCH = 8
 STEPS = 2500 if DEVICE == "cuda" else 60
 
 
