@@ -18,8 +18,8 @@ weights, gradients and optimizer states: a lower estimate. What the device can d
 one large product in the run's own number format and one large copy. The finding needs a device that is busy for 70 % of
 the step, at least 40 % of its time explained by bytes at the speed of the copy, and at most half as much by FLOPs. It
 is a warning only where element by element operations alone take 40 % of the device's time by that estimate, most of
-which joining them would save, and that was a second of the run so far; else an info: normalised convolutions and small batches are memory-bound
-by nature.
+which joining them would save, and that was a second of the run so far; else an info: normalised convolutions and small
+batches are memory-bound by nature.
 
 ## How to fix it
 `torch.compile` joins neighbouring element by element operations into one that reads and writes once; so do torch's own
