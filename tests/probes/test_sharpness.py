@@ -127,6 +127,17 @@ def test_a_child_measures_while_it_trains_and_at_the_end(tmp_path: Path) -> None
         os.waitpid(-1, os.WNOHANG)
 
 
+def test_the_training_that_was_forked_ends_with_the_same_bits(tmp_path: Path) -> None:
+    bare: list[nn.Module] = []
+    train(300, keep=bare)
+    state = torch.get_rng_state()
+    watched: list[nn.Module] = []
+    assert watch(tmp_path, 300, keep=watched).facts(SharpnessFact)
+    assert torch.equal(torch.get_rng_state(), state)
+    pairs = zip(bare[0].state_dict().values(), watched[0].state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+
+
 def test_a_model_that_is_gone_in_the_end_was_measured_before(tmp_path: Path) -> None:
     assert [fact.at_end for fact in watch(tmp_path, 300).facts(SharpnessFact)] == [False]
 
