@@ -48,7 +48,7 @@ def main():
     held_out = DataLoader(drillings(1000), batch_size=500)
     model = nn.Sequential(nn.Linear(2, 96), Sine(), nn.Linear(96, 96), nn.Tanh(), nn.Linear(96, 3))
     trainer = Trainer(model, lr=1e-3)
-    for epoch in range(150):
+    for epoch in range(230):
         trainer.epoch(known)
         if epoch % 10 == 9:
             print(f"epoch {epoch}: loss at other places {trainer.evaluate(held_out):.4f}")
