@@ -6,7 +6,7 @@ import pytest
 from building import RunBuilder, findings
 from torchdoctor.facts import LossCallFact, NonfiniteFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, TARGET_MEAN, TARGET_STD, UPDATE_RATIO
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, TARGET_MEAN, TARGET_STD, UPDATE_RATIO, WEIGHT_GLOBAL_L2
 
 NAME = "learning-rate-too-high"
 RANDOM = np.random.default_rng(0)
@@ -200,3 +200,9 @@ def test_the_lowest_of_many_noisy_batches_is_nothing_learned() -> None:
     loss = noisy(np.full(600, 2.3), 0.3)
     loss[100:105] = 1.6
     assert not findings(trained(loss, 0.03).build(), NAME)
+
+
+@pytest.mark.parametrize(("end", "told"), [(1.2, True), (0.02, False)], ids=["weights stay", "weights melt"])
+def test_updates_that_are_large_only_beside_melting_weights(end: float, told: bool) -> None:
+    run = trained(noisy(np.full(200, 2.3), 0.01), 0.5).scalar(WEIGHT_GLOBAL_L2, np.geomspace(1.0, end, 200))
+    assert bool(findings(run.build(), NAME)) is told

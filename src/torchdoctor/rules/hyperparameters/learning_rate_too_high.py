@@ -53,7 +53,7 @@ from torchdoctor.rules.nonfinite import first
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT_GLOBAL_L2
 
 RULE = Rule(
     code="H001",
@@ -115,6 +115,8 @@ FAR_UP = 100.0
 UNMISTAKABLE = 30.0
 """Growth that needs no yardstick for the start, and no measured updates where it ends in NaN."""
 LOOKS = 5
+MELTED = 0.5
+"""Weight norm at the end over that at the start. Weight decay melts weights; long steps blow them up."""
 LEAST_STEPS = 30
 
 
@@ -152,9 +154,18 @@ def detect(run: Run) -> Iterator[Finding]:
         guess = baseline.chance(run) if len(keys) == 1 else None
         for curve in stages.parts(run, whole):
             found = _examine(curve, guess, moved, adversarial=adversarial) if len(curve) else None
-            if found is not None and not (found[0].how in ("shaken", "lost") and _bounces(run)):
+            if found is None or (found[0].how in ("shaken", "lost") and _bounces(run)):
+                continue
+            if not (found[0].how in ("stuck", "lost") and _melts(run)):
                 yield _finding(run, found[0], curve, found[1], key)
                 return
+
+
+def _melts(run: Run) -> bool:
+    """The weights go to nothing, so that any update is large beside them: a rate too high blows them up instead."""
+    norms = run.scalar(WEIGHT_GLOBAL_L2).values
+    norms = norms[np.isfinite(norms)]
+    return len(norms) >= LOOKS and float(np.median(norms[-LOOKS:])) < MELTED * float(norms[0])
 
 
 def _bounces(run: Run) -> bool:
