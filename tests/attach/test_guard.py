@@ -23,7 +23,7 @@ from torchdoctor.attach import guard
 from torchdoctor.attach.governor import Governor
 from torchdoctor.attach.guard import SITES, contained, guarded
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.patches import SWITCHES, Patches
+from torchdoctor.attach.patches import SWITCHES, Doors, Gate, Patches
 from torchdoctor.errors import StopTraining
 
 
@@ -289,3 +289,35 @@ def test_a_wrapper_that_is_switched_too_often_stays_in() -> None:
     patches.remove()
     assert "item" not in vars(torch.Tensor)
     del SITES["test: read often"]
+
+
+def test_a_switch_works_over_a_wrapper_of_ours_and_may_stay_out() -> None:
+    read: list[float] = []
+
+    @guarded("test: read over")
+    def after(_token: Any, _args: Any, _kwargs: Any, result: float) -> None:
+        read.append(result)
+
+    @guarded("test: read under")
+    def under(*_: Any) -> None:
+        pass
+
+    patches = Patches()
+    patches.wrap(torch.Tensor, "item", after=under, gate=Gate(False))
+    switch = patches.switch(torch.Tensor, "item", after=after, stays=False)
+    doors = Doors()
+    doors.switches.append(switch)
+    doors.open = True
+    torch.ones(()).item()
+    doors.open = False
+    torch.ones(()).item()
+    assert read == [1.0]
+    for _ in range(SWITCHES + 3):
+        doors.open = True
+        doors.open = False
+    doors.open = True
+    torch.ones(()).item()
+    assert read == [1.0]
+    patches.remove()
+    assert "item" not in vars(torch.Tensor)
+    del SITES["test: read over"], SITES["test: read under"]

@@ -154,8 +154,52 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def hang(*_: Any) -> None:
         signal.pause()
 
+    forked: list[int] = []
+    fork = os.fork
+
+    def counted() -> int:
+        forked.append(fork())
+        return forked[-1]
+
     monkeypatch.setattr(sharpness, "measure", hang)
+    monkeypatch.setattr(os, "fork", counted)
     run = watch(tmp_path, 300)
-    assert run.facts(SharpnessFact) == []
+    assert forked and run.facts(SharpnessFact) == []
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+def test_the_user_is_out_of_reach_in_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither handlers nor files of the user's are at work there."""
+    kept = tmp_path / "log.txt"
+    with kept.open("w") as shared:
+
+        def disturb(*_: Any) -> dict[str, Any]:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            raise AssertionError("the default action of that signal ends the child")
+
+        def speak(*_: Any) -> dict[str, Any]:
+            shared.write("seen")
+            shared.flush()
+            return {"reason": "spoken"}
+
+        caught: list[int] = []
+        previous = signal.signal(signal.SIGUSR1, lambda *_: shared.write("handled"))
+        try:
+            for work in (disturb, speak):
+                monkeypatch.setattr(sharpness, "measure", work)
+                caught.append(len(watch(tmp_path, 150).facts(SharpnessFact)))
+        finally:
+            signal.signal(signal.SIGUSR1, previous)
+    assert caught == [0, 0]
+    assert kept.read_text() == ""
+
+
+def test_a_crash_is_not_answered_with_a_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[nn.Module] = []
+    with pytest.raises(ZeroDivisionError), torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        train(100, keep=kept)
+        monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
+        raise ZeroDivisionError
+    run = doctor.run()
+    assert run is not None and run.facts(SharpnessFact) == []

@@ -180,7 +180,7 @@ class ForwardWatch:
             seen.data["first"] = weakref.ref(tensors[0])
         if seen.grad and session.structural:
             session.token_targets.given(tensors)
-        if seen.grad and BATCH in session.context.looks:
+        if seen.grad and BATCH in session.context.looks and session.loop.validations and all(t.is_cpu for t in tensors):
             seen.data["given"] = [t.detach() for t in tensors]
         if seen.grad and not session.batch:
             session.batch = [t.detach() for t in tensors]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Callable
 from time import perf_counter
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer, lr_scheduler
 
 from torchdoctor.attach.guard import guarded
+from torchdoctor.attach.patches import Switch
 from torchdoctor.attach.places import caller
 from torchdoctor.attach.session import Session
 from torchdoctor.probes.saved import Packing
@@ -35,6 +37,7 @@ INITIALISERS = (
 WAITING_CALLS = ("item", "tolist", "cpu", "numpy", "__repr__", "__float__")
 """Formatting a tensor reads it by `item`."""
 COPYING_CALLS = ("to", "cuda", "copy_")
+"""Wrapped on looked steps only: classes derived from Tensor compare what they are given with `Tensor.to` itself."""
 
 
 class HandlingSites:
@@ -44,7 +47,7 @@ class HandlingSites:
         self.session = session
         self._made: weakref.WeakKeyDictionary[Any, tuple[str, bool]] = weakref.WeakKeyDictionary()
 
-    def place(self, wrap: Callable[..., None]) -> None:
+    def place(self, wrap: Callable[..., None], switch: Callable[..., Switch]) -> None:
         wrap(torch.nn.Module, "load_state_dict", before=self.module_loading, after=self.module_loaded)
         wrap(Optimizer, "load_state_dict", after=self.optimizer_loaded)
         wrap(Optimizer, "state_dict", after=self.optimizer_asked)
@@ -64,8 +67,10 @@ class HandlingSites:
         wrap(torch.amp.GradScaler, "scale", after=self.loss_scaled, gate=precision.gate)
         for name in WAITING_CALLS if torch.cuda.is_available() else ():
             wrap(Tensor, name, after=self.waiting_site(name), gate=self.session.synchronisations.gate)
-        for name in COPYING_CALLS if torch.cuda.is_available() else ():
-            wrap(Tensor, name, before=self.copy_begins, after=self.copy_site(name), gate=self.session.device.gate)
+        if torch.cuda.is_available() and "torchvision.tv_tensors" not in sys.modules:
+            for name in COPYING_CALLS:
+                copying = switch(Tensor, name, before=self.copy_begins, after=self.copy_site(name), stays=False)
+                self.session.device.gate.switches.append(copying)
 
     # -- states ---------------------------------------------------------------------------
 

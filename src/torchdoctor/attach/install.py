@@ -71,7 +71,6 @@ class Installation:
         wrap(torch.nn.Module, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
         wrap(torch.nn.Module, "train", before=sites.mode_changes, after=sites.mode_changed, failed=sites.mode_failed)
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
-        sites.reads = self.patches.switch(torch.Tensor, "item", after=sites.item_read)
         wrap(torch, "compile", before=sites.compiling)
         for context in (torch.no_grad, torch.inference_mode):
             wrap(context, "__enter__", after=sites.grad_switched_off)
@@ -101,7 +100,8 @@ class Installation:
             if original is not None:
                 after, failed = losses.loss_site(name, original), losses.failure_site(name, original)
                 wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
-        self.handling.place(wrap)
+        self.handling.place(wrap, self.patches.switch)
+        sites.reads = self.patches.switch(torch.Tensor, "item", after=sites.item_read)
         printing = PrintSites(self.session)
         if session.options.prints:
             wrap(builtins, "print", after=printing.printed)

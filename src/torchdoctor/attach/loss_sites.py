@@ -102,7 +102,7 @@ class LossSites:
             session.spend(BATCH, start)
             if detailed and session.loop.validations:
                 session.sharpness.take(
-                    call, seen.data.get("given", []), seen.data.get("model"), session.governor.budget
+                    call, seen.data.pop("given", []), seen.data.get("model"), session.governor.budget
                 )
         else:
             self._allowance.spend(perf_counter() - start)

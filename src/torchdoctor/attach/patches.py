@@ -48,6 +48,25 @@ class Shortcut(Protocol):
         """Deal with a call by its first argument; False if the hooks are needed after all."""
 
 
+class Doors:
+    """Opens and shuts several switches together, as a gate does."""
+
+    def __init__(self) -> None:
+        self.switches: list[Switch] = []
+        self._open = False
+
+    @property
+    def open(self) -> bool:
+        return self._open
+
+    @open.setter
+    def open(self, value: bool) -> None:
+        if value != self._open:
+            self._open = value
+            for switch in self.switches:
+                (switch.on if value else switch.off)()
+
+
 SKIPPED_BY_WARNINGS = f"{__file__} (importlib._bootstrap)"
 """A warning that torch addresses to its caller skips frames whose file has these two words in its name: so it names the
 user's line instead of ours."""
@@ -115,13 +134,15 @@ class Patches:
         wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
         return wrapper
 
-    def switch(self, owner: Any, name: str, *, after: After) -> Switch:
-        """A wrapper that is put in place and taken out again as the run needs it."""
-        _check_guarded(name, after)
-        original = getattr(owner, name)
-        wrapper = self._make(original, None, after, None)
+    def switch(
+        self, owner: Any, name: str, *, before: Before | None = None, after: After, stays: bool = True
+    ) -> Switch:
+        """A wrapper that is put in place and taken out again as the run needs it; see Switch."""
+        _check_guarded(name, before, after)
+        original, gate = getattr(owner, name), Gate(False)
+        wrapper = _gated(original, self._make(original, before, after, None), gate)
         wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
-        switch = Switch(_Replaced(owner, name, wrapper))
+        switch = Switch(_Replaced(owner, name, wrapper), gate, stays)
         self._placed.append(switch)
         switch.off()
         return switch
@@ -207,15 +228,15 @@ class _Replaced:
 
 
 SWITCHES = 64
-"""A type whose attributes change again and again loses its caches (for good, in newer Pythons): after so many times the
-wrapper stays in."""
+"""A type whose attributes change again and again loses its caches, in newer Pythons for good: no more than so often."""
 
 
 class Switch:
-    """A wrapper of a method that is called very often, in place only where it is needed."""
+    """A wrapper of a method that is called very often, in place only where it is needed. One that has been switched too
+    often stays in, behind a gate, or stays out."""
 
-    def __init__(self, replaced: _Replaced) -> None:
-        self._replaced = replaced
+    def __init__(self, replaced: _Replaced, gate: Gate, stays: bool) -> None:
+        self._replaced, self._gate, self._stays = replaced, gate, stays
         self._is_in = True
         self._times = 0
 
@@ -224,12 +245,15 @@ class Switch:
         return self._replaced.name
 
     def on(self) -> None:
-        if not self._is_in and self._replaced.is_free:
+        self._gate.open = True
+        worn = self._times >= SWITCHES and not self._stays
+        if not self._is_in and not worn and self._replaced.is_free:
             self.place()
             self._times += 1
 
     def off(self) -> None:
-        if self._times < SWITCHES:
+        self._gate.open = False
+        if self._times < SWITCHES or not self._stays:
             self.lift()
 
     def place(self) -> None:

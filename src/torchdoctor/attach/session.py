@@ -137,6 +137,7 @@ class Session(Probes):
         self.context.looks = self.governor.plan(step)
         self.read_in_full(step)
         self.deferred.poll()
+        self.sharpness.poll()
         if self.live:
             self.live.tick(self.loop.step)
 
@@ -306,7 +307,7 @@ class Session(Probes):
         self.on_finish()
         guard.STATE.inside = True
         try:
-            self._close_loop(crashed=exception is not None)
+            self._close_loop(crashed=exception is not None, abrupt=status != "finished")
         finally:
             guard.STATE.inside = False
         if not self.record.started:
@@ -324,7 +325,7 @@ class Session(Probes):
         self.wiring.write(0, self.registry.loaded)
 
     @contained("session: close")
-    def _close_loop(self, crashed: bool = False) -> None:
+    def _close_loop(self, crashed: bool, abrupt: bool) -> None:
         if self.live:
             self.live.stop()
         self.lines.stop()
@@ -343,7 +344,7 @@ class Session(Probes):
             self.wiring.at_backward()
         self.predictions.flush_train(step)
         self.schedules.close()
-        self.sharpness.close()
+        self.sharpness.close(crashed or abrupt)
         self.called_loss.flush()
         self.samples.flush_train(step)
         self.batches.close(step)
@@ -352,7 +353,7 @@ class Session(Probes):
         self.modes.close(step)
         self.pauses.close()
         self.synchronisations.write()
-        self.device.close(crashed)
+        self.device.close(crashed or abrupt)
         self.wiring.gradients()
         self.wiring.write(self.loop.updates, self.registry.loaded)
         for key, optimizer in self.registry.live_optimizers():

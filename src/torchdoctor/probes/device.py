@@ -22,7 +22,7 @@ from torch import Tensor
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import contained
-from torchdoctor.attach.patches import Gate
+from torchdoctor.attach.patches import Doors
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import DeviceFact, TransferFact
 from torchdoctor.probes.clock import Clock
@@ -98,7 +98,7 @@ class DeviceProbe:
         self._looks: list[tuple[bool, float, float]] = []
         """not piled up, device seconds, host seconds"""
         self._work: dict[int, Work] = {}
-        self.gate = Gate(False)
+        self.gate = Doors()
         """open for copies on watched steps of a run that uses a CUDA device"""
         self._steps = 0
         self._tallies: dict[tuple[str, Place | None, bool], Tally] = {}
@@ -125,7 +125,8 @@ class DeviceProbe:
         usual = self._clock.usual
         allowed = ALLOWED_SECONDS + ALLOWED_SHARE * training_seconds
         together = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if not torch.cuda.is_initialized() or not usual or self._slept + LONGER * usual > allowed or together:
+        affordable = bool(usual) and self._slept + LONGER * usual <= allowed
+        if not torch.cuda.is_initialized() or not affordable or together or not self._is_here():
             self.due_at = step * POSTPONED
         elif other_looks and (self._delays < DELAYS or step in WORK_STEPS):
             self._delays += 1
@@ -134,6 +135,14 @@ class DeviceProbe:
             self._now = Measured()
             self.measuring = True
 
+    def _is_here(self) -> bool:
+        """All that trains is on the current device: elsewhere our events would time nothing."""
+        names, here = self._context.names, torch.cuda.current_device()
+        if any(isinstance(model, torch.nn.DataParallel) for _, model in names.live_models()):
+            return False
+        groups = [group for _, optimizer in names.live_optimizers() for group in optimizer.param_groups]
+        return all(p.is_cuda and p.get_device() == here for group in groups for p in group["params"])
+
     @contained("device: look begins")
     def begin(self, part: str) -> None:
         """Python begins to queue a part of the step: the device is to wait until it has."""
@@ -141,7 +150,9 @@ class DeviceProbe:
         if part in self._now.parts:
             return
         usual, parts = self._clock.usual, self._clock.parts
-        expected = max(parts[0], usual - parts[1] - parts[2]) if part == FORWARD else parts[PARTS.index(part)]
+        expected = parts[PARTS.index(part)]
+        if part == FORWARD and expected == 0:  # not timed; what is left may be the loader's
+            expected = min(max(usual - parts[1] - parts[2], 0.0), parts[1])
         seconds = LONGER * min(expected, usual) + MARGIN
         cycles = int(seconds * self._rate)
         asleep, begun = (torch.cuda.Event(enable_timing=True) for _ in range(2))

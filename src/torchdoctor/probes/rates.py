@@ -33,7 +33,7 @@ def copy_rate() -> float | None:
     """Bytes a second, read and written."""
     if not _has_room():
         return None
-    source = torch.zeros(COPIED // 4, device="cuda")
+    source = torch.zeros(COPIED // 4, device="cuda", dtype=torch.float32)
     target = torch.empty_like(source)
     return 2.0 * COPIED / _fastest(lambda: target.copy_(source))
 
@@ -42,7 +42,8 @@ def transfer_rate() -> float | None:
     """Bytes a second from pageable host memory."""
     if not _has_room():
         return None
-    host, target = torch.zeros(MOVED // 4), torch.empty(MOVED // 4, device="cuda")
+    host = torch.zeros(MOVED // 4, device="cpu", dtype=torch.float32)
+    target = torch.empty_like(host, device="cuda")
     seconds = []
     for _ in range(TRIES):
         start = perf_counter()

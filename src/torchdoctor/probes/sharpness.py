@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import logging
 import math
 import os
 import select
 import signal
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -106,7 +108,7 @@ class SharpnessProbe:
         """A look at a training batch of a run that validates, in the midst of the batch's loss call."""
         self.poll()
         step = self._context.step
-        if step < LEAST_STEPS // 2 or self._pid or call.function not in FUNCTIONS:
+        if step < LEAST_STEPS // 2 or self._pid or self._forks >= MOST_FORKS or call.function not in FUNCTIONS:
             return
         model = reference() if reference is not None else None
         reason = unfit(call, batch, model)
@@ -139,8 +141,11 @@ class SharpnessProbe:
             self._context.unsupported["sharpness"] = reason
 
     @contained("sharpness: close")
-    def close(self) -> None:
+    def close(self, crashed: bool = False) -> None:
         """The training is over: measure where it ended, if its model is still there, and wait a moment for it."""
+        if crashed:
+            self._setup = None
+            self._wait(0.0)
         deadline = perf_counter() + PATIENCE + PATIENT_SHARE * (perf_counter() - self._began)
         self._wait(deadline)
         if self._setup is not None and self._forks < MOST_FORKS and self._context.step >= LEAST_STEPS:
@@ -151,8 +156,11 @@ class SharpnessProbe:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
+    @contained("sharpness: poll")
     def poll(self) -> None:
         """Take what the child has said, if it has ended; never waits."""
+        if not self._pid and not self._ended:
+            return
         self._ended = [pid for pid in self._ended if not _is_gone(pid)]
         if self._pid and select.select([self._pipe], [], [], 0)[0]:
             said = os.read(self._pipe, REPORT_BYTES)
@@ -193,10 +201,14 @@ class SharpnessProbe:
         self._forks += 1
         self._step = self._context.step
         reading, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _be_the_child(writing, lambda: measure(model, setup, at_end))
-        os.close(writing)
+        try:
+            pid = _start_child(writing, lambda: measure(model, setup, at_end))
+        except OSError as error:
+            os.close(reading)
+            self._say_why_not(f"the process cannot be forked ({error.strerror})")
+            return
+        finally:
+            os.close(writing)
         self._pid, self._pipe = pid, reading
         self._spent += perf_counter() - start
 
@@ -232,7 +244,7 @@ def unfit(call: LossCall, batch: list[Tensor], model: nn.Module | None) -> str |
     tensors = [*batch, call.target, call.input, *model.parameters(), *model.buffers()]
     if torch.cuda.is_initialized() or any(t.device.type != "cpu" for t in tensors):
         return "only measured on the CPU"
-    if sum(t.numel() * t.element_size() for t in batch) > BATCH_LIMIT:
+    if sum(t.numel() * t.element_size() for t in (*batch, call.target)) > BATCH_LIMIT:
         return "the batch is too large to be kept"
     if any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
         return "the model has hooks of its own, which a pass would set off"
@@ -260,17 +272,45 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _start_child(pipe: int, work: Callable[[], Report]) -> int:
+    """Fork, with all signals held back until the child has put the user's handlers aside."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with warnings.catch_warnings() if sys.version_info >= (3, 12) else contextlib.nullcontext():
+            if sys.version_info >= (3, 12):
+                warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            _be_the_child(pipe, work)
+        return pid
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _put_user_aside(pipe: int) -> None:
+    """In the child: no handler of the user's runs, and nothing reaches a file or socket that it shares."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, CHILD_SECONDS)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    logging.disable(logging.CRITICAL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in {0, 1, 2, *(int(entry.name) for entry in Path("/proc/self/fd").iterdir())} - {pipe, nothing}:
+        with contextlib.suppress(OSError):
+            os.dup2(nothing, number)
+
+
 def _be_the_child(pipe: int, work: Callable[[], Report]) -> None:
     """Do the work, report and end: nothing of the user's program goes on here."""
     try:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.setitimer(signal.ITIMER_REAL, CHILD_SECONDS)
+        _put_user_aside(pipe)
         gc.disable()
         os.nice(10)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(nothing, number)
         torch.set_num_threads(1)
         try:
             report = work()
