@@ -76,6 +76,11 @@ def test_step_is_never_called() -> None:
     assert findings(builder.build(), NAME)[0].fix.code == "total.backward()\noptimizer.step()"
 
 
+def test_broken_off_before_the_first_update_of_an_accumulation() -> None:
+    builder = RunBuilder(0).optimizer("SGD", lr=0.1).fact(phase(updates=0, backwards=51)).info(status="interrupted")
+    assert findings(builder.build(), NAME) == []
+
+
 def test_neither_backward_nor_step() -> None:
     builder = RunBuilder(0).optimizer("SGD", lr=0.1).fact(phase(updates=0, backwards=0, passes_unknown=50))
     assert "never called" in said(builder)

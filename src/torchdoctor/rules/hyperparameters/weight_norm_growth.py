@@ -104,7 +104,7 @@ def _finding(run: Run, trace: Trace, growth_L: Floats, typical: float, late: flo
     endless = len(curve) > 10 and curves.level(curve.values) < min(0.0, 3 * curves.level(curve.values, end=False))
     evidence = [
         Evidence(
-            f"the typical weight matrix is {typical:.0f} times its first size; {trace.columns[worst]} grew "
+            f"the typical weight matrix is {typical:,.3g} times its first size; {trace.columns[worst]} grew "
             f"from {figure(float(trace.values[0, worst]))} to {figure(float(trace.values[-1, worst]))}",
             WEIGHT_L2.name,
             typical,
@@ -119,7 +119,7 @@ def _finding(run: Run, trace: Trace, growth_L: Floats, typical: float, late: flo
     return RULE.finding(
         severity=Severity.WARNING,
         confidence=0.9 if endless or typical > 3 * GROWN else 0.8,
-        title=f"The weights have grown {typical:.0f} times and go on growing",
+        title=f"The weights have grown {typical:,.3g} times and go on growing",
         summary=(
             "Nothing holds the size of the weights. "
             + (

@@ -68,6 +68,8 @@ MIN_UPDATES = 3
 """A warm-up schedule may begin with a rate of zero for an update or two."""
 MIN_BACKWARDS = 5
 """Fewer backwards without a step are a look at gradients (saliency, a smoke test), not a training."""
+MIN_BACKWARDS_SO_FAR = 256
+"""The same where training still runs or was broken off: the first update of an accumulation may have been to come."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,9 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if phase is None or not run.optimizers or (wiring is not None and wiring.changed_outside):
         return
     if phase.updates == 0:
-        if phase.backwards >= MIN_BACKWARDS or (not phase.backwards and phase.passes_unknown >= MIN_BACKWARDS):
+        broken_off = not run.finished or run.info.get("status") == "interrupted"
+        least = MIN_BACKWARDS_SO_FAR if broken_off else MIN_BACKWARDS
+        if phase.backwards >= least or (not phase.backwards and phase.passes_unknown >= least):
             yield _never_stepped(run, phase)
         return
     if phase.updates < MIN_UPDATES:
