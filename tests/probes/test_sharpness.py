@@ -108,6 +108,14 @@ def train(steps: int, wrapped: Any = None, keep: list[nn.Module] | None = None) 
                 F.cross_entropy(model(x), y).item()
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a child may need seconds."""
+    monkeypatch.setattr(sharpness, "PATIENCE", 20.0)
+    monkeypatch.setattr(sharpness, "DRAWING_SECONDS", 20.0)
+    monkeypatch.setattr(sharpness, "CHILD_SECONDS", 15.0)
+
+
 def watch(tmp_path: Path, steps: int, **how: Any) -> Run:
     with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
         train(steps, **how)
@@ -162,6 +170,7 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return forked[-1]
 
     monkeypatch.setattr(sharpness, "measure", hang)
+    monkeypatch.setattr(sharpness, "PATIENCE", 0.3)
     monkeypatch.setattr(os, "fork", counted)
     run = watch(tmp_path, 300)
     assert forked and run.facts(SharpnessFact) == []
