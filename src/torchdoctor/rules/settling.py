@@ -24,6 +24,7 @@ from torchdoctor.signals import (
     GRADIENT_COSINE,
     GRADIENT_GLOBAL_L2,
     LEARNING_RATE,
+    LOSS_CALLED,
     LOSS_EVENTS,
     LOSS_TRAIN,
 )
@@ -158,7 +159,8 @@ def _excess(run: Run, optimizer: OptimizerFact, rate: float) -> float | None:
 
 def steady_excess(run: Run, state: Settling) -> float:
     """The same excess from more looks. The last half has few, and a gradient over few samples has heavy tails. But its
-    square goes with the loss of its own step, of which every step is known: their ratio is steady since early on."""
+    square goes with the loss of its own step, and their ratio is steady since early on. Looks know that loss; of the
+    other steps a long record keeps means of several."""
     optimizer = next(iter(run.optimizers.values()))
     sgd = optimizer.type == "SGD"
     trace = run.scalar(GRADIENT_GLOBAL_L2)
@@ -169,11 +171,11 @@ def steady_excess(run: Run, state: Settling) -> float:
         count_T = np.array([math.prod(run.parameters[c].shape) if c in run.parameters else 0 for c in matrix.columns])
         sums_S = ROOT_MEAN_SQUARE * np.nansum(matrix.values * count_T, axis=1)
         sizes = dict(zip(matrix.steps.tolist(), sums_S.tolist(), strict=True))
-    losses = run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0])
+    losses, called = run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]), run.scalar(LOSS_CALLED)
     power = 1.0 if sgd else 0.5
     at = {
         int(step): float(value) ** power
-        for part in (losses, losses.head)
+        for part in (called, called.head, losses if losses.merged == 1 else None, losses.head)
         if part is not None
         for step, value in zip(part.steps, part.values, strict=True)
         if np.isfinite(value) and value >= 0
