@@ -23,7 +23,7 @@ CREDIT_LOOKS = 2.0
 FLOOR_SHARE = 0.1
 """Where the structural signals alone use up the budget, looks may still spend this part of it."""
 
-ON_OUR_CLOCK = 0.7
+ON_OUR_CLOCK = 0.5
 """Part of the budget that is spent by what we time; the rest is for the thread that writes, and for colder caches."""
 DETAIL_SHARE = 0.1
 """Part of the budget for reading calls, clearing and times on every step; beyond it, steps are only counted."""

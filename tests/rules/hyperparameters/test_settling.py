@@ -13,6 +13,7 @@ from torchdoctor.signals import (
     GRADIENT_COSINE,
     GRADIENT_GLOBAL_L2,
     LEARNING_RATE,
+    LOSS_CALLED,
     LOSS_TRAIN,
     UPDATE_RATIO,
 )
@@ -107,6 +108,7 @@ def test_one_sample_whose_late_looks_happen_to_be_quiet() -> None:
         .optimizer("SGD", lr=0.1)
         .scalar(LEARNING_RATE, 0.1, key="0.0")
         .scalar(LOSS_TRAIN, loss)
+        .scalar(LOSS_CALLED, loss[looks], steps=looks)
         .scalar(GRADIENT_GLOBAL_L2, np.sqrt(12 * loss[looks]), steps=looks)
         .scalar(GRADIENT_COSINE, 0.05, steps=looks)
         .scalar(BATCH_SIZE, 1.0, key="train", steps=looks)
