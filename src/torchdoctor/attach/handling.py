@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable
 from time import perf_counter
@@ -37,7 +36,7 @@ INITIALISERS = (
 WAITING_CALLS = ("item", "tolist", "cpu", "numpy", "__repr__", "__float__")
 """Formatting a tensor reads it by `item`."""
 COPYING_CALLS = ("to", "cuda", "copy_")
-"""Wrapped on looked steps only: classes derived from Tensor compare what they are given with `Tensor.to` itself."""
+"""Wrapped on looked steps only (see DeviceProbe.plan)."""
 
 
 class HandlingSites:
@@ -67,10 +66,9 @@ class HandlingSites:
         wrap(torch.amp.GradScaler, "scale", after=self.loss_scaled, gate=precision.gate)
         for name in WAITING_CALLS if torch.cuda.is_available() else ():
             wrap(Tensor, name, after=self.waiting_site(name), gate=self.session.synchronisations.gate)
-        if torch.cuda.is_available() and "torchvision.tv_tensors" not in sys.modules:
-            for name in COPYING_CALLS:
-                copying = switch(Tensor, name, before=self.copy_begins, after=self.copy_site(name), stays=False)
-                self.session.device.gate.switches.append(copying)
+        for name in COPYING_CALLS if torch.cuda.is_available() else ():
+            copying = switch(Tensor, name, before=self.copy_begins, after=self.copy_site(name), stays=False)
+            self.session.device.gate.switches.append(copying)
 
     # -- states ---------------------------------------------------------------------------
 

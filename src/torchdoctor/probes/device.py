@@ -9,6 +9,7 @@ such a step about as long again, which is counted as ours.
 from __future__ import annotations
 
 import math
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -83,6 +84,11 @@ class Tally:
     last: tuple[weakref.ref[Tensor], int, float] | None = None
 
 
+def _copies_may_be_timed() -> bool:
+    """Not where torchvision's own tensors are: they compare what they are given with `Tensor.to` itself."""
+    return torch.cuda.is_initialized() and "torchvision.tv_tensors" not in sys.modules
+
+
 class DeviceProbe:
     def __init__(self, context: Context, clock: Clock) -> None:
         self._context, self._clock = context, clock
@@ -109,13 +115,13 @@ class DeviceProbe:
     def plan(self, step: int, looked: bool, other_looks: bool, training_seconds: float) -> None:
         """A step begins that is read in full."""
         if self.due_at == math.inf and not self._pending and not self.gate.open and not self.measuring:
-            self.gate.open = looked and torch.cuda.is_initialized()
+            self.gate.open = looked and _copies_may_be_timed()
             return
         if self.gate.open:
             self._steps += 1
         if self.measuring:
             self._step_ended()
-        self.gate.open = looked and torch.cuda.is_initialized()
+        self.gate.open = looked and _copies_may_be_timed()
         if self._pending:
             self._poll()
         if step >= self.due_at:
