@@ -146,6 +146,13 @@ def test_infos_alone_are_no_fault(run: Run) -> None:
     assert letter.index("NO FAULT FOUND") < letter.index("Worth knowing") < letter.index("input-bound")
 
 
+def test_a_run_that_learned_nothing_gets_no_clean_bill(run: Run) -> None:
+    stuck = replace(make_finding("underfitting", "E002", Severity.INFO), symptoms=("stuck-at-chance",))
+    letter = text_of(replace(HEALTHY, findings=(stuck,)), run)
+    assert "NO FAULT" not in letter
+    assert letter.index("NO CAUSE FOUND") < letter.index("explain stuck-at-chance") < letter.index("Worth knowing")
+
+
 def test_a_few_steps_are_not_called_proof(run: Run) -> None:
     assert "train longer" in text_of(replace(HEALTHY, run={"steps": 5}), run)
     assert "train longer" not in text_of(HEALTHY, run)

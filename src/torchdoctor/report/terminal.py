@@ -39,6 +39,8 @@ from torchdoctor.summary import summary
 
 FEW_STEPS = 20
 """Under this many updates most statistics have nothing to stand on."""
+STUCK = "stuck-at-chance"
+"""The symptom with which a run without a finding is no healthy one."""
 
 ENDINGS = {
     "crashed": "The script crashed; this is what was seen until then.",
@@ -113,8 +115,16 @@ class Letter:
 
     def _clean_bill(self, page: Page) -> Iterator[RenderableType]:
         verdict, steps = self.verdict, int(self.verdict.run.get("steps") or 0)
-        yield Text("  NO FAULT FOUND", style="bold green")
-        words = f"Nothing in {count(steps, 'step')} points at a fault. {found.describe_asked(verdict, self.settings)}"
+        asked = found.describe_asked(verdict, self.settings)
+        if any(STUCK in finding.symptoms for finding in verdict.findings):
+            yield Text("  NO CAUSE FOUND", style="bold yellow")
+            words = (
+                f"The loss never left a constant guess, and nothing in {count(steps, 'step')} says why: this is no "
+                f"clean bill. `torchdoctor explain {STUCK}` walks the causes. {asked}"
+            )
+        else:
+            yield Text("  NO FAULT FOUND", style="bold green")
+            words = f"Nothing in {count(steps, 'step')} points at a fault. {asked}"
         if steps < FEW_STEPS:
             words += " So few steps say little about rates, trends and dead units: train longer to be sure."
         yield indent(page.line(words), 2)

@@ -39,6 +39,11 @@ def test_a_poor_run_that_has_levelled_off_is_an_info() -> None:
     assert found.severity is Severity.INFO
 
 
+def test_a_run_at_chance_is_said_to_have_learned_nothing() -> None:
+    (found,) = findings(trained(np.full(STEPS, 2.3), 2.3).build(), "underfitting")
+    assert found.title.startswith("Nothing was learned") and "stuck-at-chance" in found.symptoms
+
+
 @pytest.mark.parametrize(
     "builder", [trained(np.linspace(2.3, 0.8, STEPS)), trained(np.full(STEPS, 2.0), 3.0), trained(np.full(STEPS, -1.0))]
 )

@@ -127,6 +127,21 @@ def _finding(
     if missed is not None:
         text = f"what it gets wrong is no noise: residuals of nearest neighbours agree by {missed.mean:.2f} (noise: 0)"
         evidence.append(Evidence(text, RESIDUAL_AGREEMENT.name, missed.mean, MISSED))
+    if left >= LEARNED:
+        return RULE.finding(
+            severity=Severity.INFO,
+            confidence=0.5,
+            title=f"Nothing was learned: the loss stays at {left:.0%} of a constant guess",
+            summary="No cause was found for it in the record.",
+            fix=Fix(
+                "Overfit one batch. If that fails, look at what stands between inputs and loss: axes in another order "
+                "than the layers expect (batch_first), a reshape that mixes samples, targets of other samples.",
+            ),
+            evidence=evidence,
+            first_step=int(curve.steps[0]),
+            last_step=int(curve.steps[-1]),
+            symptoms=("stuck-at-chance", "both-high-and-equal"),
+        )
     return RULE.finding(
         severity=Severity.WARNING if falling or missed is not None else Severity.INFO,
         confidence=0.75 if falling or missed is not None else 0.5,
