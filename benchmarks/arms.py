@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time, thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -30,6 +30,9 @@ class Watching(NamedTuple):
     between: Between
     after: Between
     lifted: Callable[[], AbstractContextManager[None]] = nullcontext
+    spent: Callable[[], float] | None = None
+    """seconds that the arm knows it has taken so far; where that is a hundredth of a step, the difference of two
+    trainings drowns in the machine's noise and this does not"""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,15 @@ def bare(training: Training, folder: Path) -> Iterator[Watching]:
 @contextmanager
 def torchdoctor(training: Training, folder: Path) -> Iterator[Watching]:
     import torchdoctor
+    from torchdoctor.attach import guard
+
+    def spent() -> float:
+        others = process_time() - thread_time()
+        return guard.STATE.own_seconds + others
 
     with torchdoctor.watch(training.model, training.optimizer, out=str(folder)) as doctor:
-        yield Watching(nothing, nothing, lambda: _unhooked(doctor))
+        one_thread = torch.get_num_threads() == 1 and next(training.model.parameters()).is_cpu
+        yield Watching(nothing, nothing, lambda: _unhooked(doctor), spent if one_thread else None)
 
 
 @contextmanager
@@ -86,11 +95,15 @@ def _unhooked(doctor: Doctor) -> Iterator[None]:
 def item_norms(training: Training, folder: Path) -> Iterator[Watching]:
     parameters = list(training.model.parameters())
     norms: list[float] = []
+    spent = 0.0
 
     def between(number: int) -> None:
+        nonlocal spent
+        start = perf_counter()
         norms[:] = [p.grad.norm().item() for p in parameters if p.grad is not None]
+        spent += perf_counter() - start
 
-    yield Watching(between, nothing)
+    yield Watching(between, nothing, spent=lambda: spent)
 
 
 def wandb_watch(frequency: int) -> Callable[[Training, Path], AbstractContextManager[Watching]]:

@@ -9,8 +9,10 @@ they started) while it trains, so that one thing runs at a time. In a round ever
 the same process with the arm lifted (bare, arm, arm, bare): the machine drifts within seconds, and where memory happens
 to lie makes a process faster or slower for its whole life. That gives one ratio. All processes are started anew a few
 times all the same. The table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes,
-then over their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full. With --write
-it goes into benchmarks/RESULTS.md, between marks of its own for each device.
+then over their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full. "Own clock" is
+the share that an arm can tell itself: the time of its code in the loop and of its threads, all of it in means, without
+what it does to caches. It separates arms that the machine's noise does not. With --write the table goes into
+benchmarks/RESULTS.md, between marks of its own for each device.
 """
 
 from __future__ import annotations
@@ -75,11 +77,13 @@ def work(arm: str, workload: str, device_name: str, threads: int, clock: str) ->
                 arm_or_bare = BARE if order["bare"] else watching
                 number = _train(training, arm_or_bare, number, order["warm"])
                 _settle(device)
-                first, start = number, CLOCKS[clock]()
+                spent = arm_or_bare.spent
+                first, before, start = number, spent() if spent else 0.0, CLOCKS[clock]()
                 number = _train(training, arm_or_bare, number, order["steps"])
                 _settle(device)
                 seconds = CLOCKS[clock]() - start
-            answers.write(json.dumps({"seconds": seconds, "steps": number - first}) + "\n")
+                spending = spent() - before if spent else None
+            answers.write(json.dumps({"seconds": seconds, "spent": spending, "steps": number - first}) + "\n")
             if device.type == "cuda":
                 torch.cuda.empty_cache()
 
@@ -104,6 +108,13 @@ def _settle(device: torch.device) -> None:
 def _die_with_parent() -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Block(NamedTuple):
+    """Seconds a step, and those of them that the arm knows to be its own."""
+
+    seconds: float
+    spent: float | None
 
 
 class Worker:
@@ -144,14 +155,15 @@ class Worker:
             self.process.wait()
         self.errors.close()
 
-    def run(self, steps: int, warm: int, bare: bool = False) -> float:
-        """Seconds a step, under the arm or with it lifted."""
+    def run(self, steps: int, warm: int, bare: bool = False) -> Block:
+        """Train so many steps, under the arm or with it lifted."""
         self._signal(signal.SIGCONT)
         self.process.stdin.write(json.dumps({"steps": steps, "warm": warm, "bare": bare}) + "\n")  # type: ignore[union-attr]
         self.process.stdin.flush()  # type: ignore[union-attr]
         answer = self._answer()
         self._signal(signal.SIGSTOP)
-        return answer["seconds"] / max(answer["steps"], 1)
+        steps = max(answer["steps"], 1)
+        return Block(answer["seconds"] / steps, None if answer["spent"] is None else answer["spent"] / steps)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -171,6 +183,8 @@ class Pair(NamedTuple):
 
     own: float
     bare: float
+    spent: float | None
+    """of the arm's, by its own clock"""
 
 
 def measure(workload: Workload, arms: list[str], options: argparse.Namespace) -> dict[str, list[Pair]]:
@@ -194,7 +208,9 @@ def measure(workload: Workload, arms: list[str], options: argparse.Namespace) ->
 def _compare(worker: Worker, workload: Workload, options: argparse.Namespace) -> Pair:
     steps = options.steps or (max(workload.steps // 4, 5) if options.quick else workload.steps)
     blocks = [worker.run(steps, WARM[options.device], bare) for bare in (True, False, False, True)]
-    return Pair(own=(blocks[1] + blocks[2]) / 2, bare=(blocks[0] + blocks[3]) / 2)
+    seconds = [block.seconds for block in blocks]
+    spent = None if blocks[1].spent is None or blocks[2].spent is None else (blocks[1].spent + blocks[2].spent) / 2
+    return Pair(own=(seconds[1] + seconds[2]) / 2, bare=(seconds[0] + seconds[3]) / 2, spent=spent)
 
 
 def _tell(text: str) -> None:
@@ -218,11 +234,12 @@ def interval(ratios: list[float], processes: int) -> tuple[float, float]:
 
 def rows_of(workload: Workload, pairs: dict[str, list[Pair]], processes: int) -> list[list[str]]:
     bare = statistics.median(pair.bare for of_arm in pairs.values() for pair in of_arm)
-    rows = [[workload.name, "bare", ARMS["bare"].about, f"{bare * 1e3:.3f}", "", "", "", ""]]
+    rows = [[workload.name, "bare", ARMS["bare"].about, f"{bare * 1e3:.3f}", "", "", "", "", ""]]
     for arm, of_arm in pairs.items():
         ratios = [pair.own / pair.bare for pair in of_arm]
         low, high = interval(ratios, processes)
         whole = sum(pair.own for pair in of_arm) / sum(pair.bare for pair in of_arm)
+        spent = [pair.spent for pair in of_arm if pair.spent is not None]
         rows.append(
             [
                 workload.name,
@@ -233,12 +250,13 @@ def rows_of(workload: Workload, pairs: dict[str, list[Pair]], processes: int) ->
                 f"{100 * (statistics.median(ratios) - 1):+.1f} %",
                 f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f}",
                 f"{100 * (whole - 1):+.1f} %",
+                f"{100 * statistics.mean(spent) / bare:.2f} %" if spent else "",
             ]
         )
     return rows
 
 
-HEAD = ["workload", "arm", "what it does", "ms a step", "us added", "overhead", "95 % interval", "of sums"]
+HEAD = ["workload", "arm", "what it does", "ms a step", "us added", "overhead", "95 % interval", "of sums", "own clock"]
 
 
 def table(rows: list[list[str]]) -> str:
