@@ -226,6 +226,29 @@ def test_long_accumulation_before_the_first_step_is_waited_for(recorded: Recorde
     assert recorded.loop.step == 0
 
 
+def test_gradients_cleared_unused_are_not_waited_for() -> None:
+    loop = Loop()
+    loop.optimizer("0")
+    for _ in range(12):
+        loop.call("zero_grad", "0")
+        loop.call("zero_grad")
+        loop.forward("model", True, True)
+        loop.backward()
+    told = loop.describe([], [], [])
+    assert (told.updates, told.backwards, told.discarded) == (0, 12, 11)
+    assert loop.step == 9
+
+
+def test_clearing_in_training_discards_nothing() -> None:
+    loop = Loop()
+    for _ in range(5):
+        loop.call("zero_grad", "0")
+        loop.forward("model", True, True)
+        loop.backward()
+        loop.optimizer_step("0")
+    assert loop.describe([], [], []).discarded == 0
+
+
 def test_the_order_of_a_step_that_was_told_in_part_is_not_known() -> None:
     loop = Loop()
     loop.optimizer("0")

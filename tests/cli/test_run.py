@@ -160,6 +160,11 @@ def test_however_it_ends_the_record_is_closed_once_and_told(source: str, status:
     assert f"It is {FAULT}" in done.stderr
 
 
+def hear_ctrl_c() -> None:
+    """A suite that a shell started in the background ignores it, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_gives_the_verdict_and_dies_by_the_signal(stage: Stage) -> None:
     stage.write("long.py", f"import time, torch\ntorch.train({FAULT!r})\nprint('go', flush=True)\ntime.sleep(60)\n")
     process = subprocess.Popen(
@@ -169,6 +174,7 @@ def test_ctrl_c_gives_the_verdict_and_dies_by_the_signal(stage: Stage) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear_ctrl_c,
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -192,6 +198,7 @@ def test_a_signal_to_a_command_reaches_the_training_and_the_verdict_is_told(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=hear_ctrl_c,
     )
     assert process.stdout is not None
     process.stdout.readline()

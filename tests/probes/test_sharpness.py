@@ -124,15 +124,35 @@ def watch(tmp_path: Path, steps: int, **how: Any) -> Run:
     return run
 
 
-def test_a_child_measures_while_it_trains_and_at_the_end(tmp_path: Path) -> None:
+def count_forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    forked: list[int] = []
+    fork = os.fork
+
+    def counted() -> int:
+        child = fork()
+        forked.append(child)
+        return child
+
+    monkeypatch.setattr(os, "fork", counted)
+    return forked
+
+
+def assert_all_gone(children: list[int]) -> None:
+    assert children
+    for child in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, os.WNOHANG)
+
+
+def test_a_child_measures_while_it_trains_and_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[nn.Module] = []
+    forked = count_forks(monkeypatch)
     found = watch(tmp_path, 300, keep=kept).facts_at(SharpnessFact)
     assert [fact.at_end for _, fact in found] == [False, True]
     assert found[0][0] >= sharpness.FIRST_STEP
     assert found[1][1].samples == 32
     assert all(len(losses) == sharpness.DRAWS for losses in found[1][1].losses)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert_all_gone(forked)
 
 
 def test_the_training_that_was_forked_ends_with_the_same_bits(tmp_path: Path) -> None:
@@ -162,20 +182,12 @@ def test_a_child_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def hang(*_: Any) -> None:
         signal.pause()
 
-    forked: list[int] = []
-    fork = os.fork
-
-    def counted() -> int:
-        forked.append(fork())
-        return forked[-1]
-
     monkeypatch.setattr(sharpness, "measure", hang)
     monkeypatch.setattr(sharpness, "PATIENCE", 0.3)
-    monkeypatch.setattr(os, "fork", counted)
+    forked = count_forks(monkeypatch)
     run = watch(tmp_path, 300)
-    assert forked and run.facts(SharpnessFact) == []
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert run.facts(SharpnessFact) == []
+    assert_all_gone(forked)
 
 
 def test_the_user_is_out_of_reach_in_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

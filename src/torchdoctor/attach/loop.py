@@ -19,6 +19,8 @@ from typing import Any
 
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, PhaseFact
 
+DISCARDS = 3
+"""Gradients cleared unused so often before the first update: none of them is being accumulated for it."""
 UNSTEPPED = 64
 """Backwards without any optimizer step after which each is taken for a step of its own (an update by hand)."""
 WALKS_KEPT = 256
@@ -84,6 +86,7 @@ class Loop:
         self.backwards = 0
         self.backwards_since_step = 0
         self.stepped_ever = False
+        self._discarded, self._discarded_at = 0, 0
         self._order_known = True
         self.passes = {TRAIN: 0, VALIDATION: 0, UNKNOWN: 0}
         self.validations = 0
@@ -139,7 +142,8 @@ class Loop:
 
     def backward(self) -> None:
         self._begin_if_stepped()
-        if not self.stepped_ever and self.backwards_since_step >= (UNSTEPPED if self.calls else 1):
+        awaited = self.calls and self._discarded < DISCARDS
+        if not self.stepped_ever and self.backwards_since_step >= (UNSTEPPED if awaited else 1):
             self._close_interval(None)
             self._next_step()
         self.backwards += 1
@@ -205,6 +209,9 @@ class Loop:
 
     def call(self, name: str, optimizer: str | None = None) -> None:
         """Any other call whose order matters: zero_grad, clip, scheduler, unscale, update."""
+        if name == "zero_grad" and not self.stepped_ever and self.backwards > self._discarded_at:
+            self._discarded += 1
+            self._discarded_at = self.backwards
         self._note(name, optimizer)
 
     def evaluating(self) -> Pass | None:
@@ -284,6 +291,7 @@ class Loop:
             loss_sites=loss_sites,
             validation_sites=validation_sites,
             notes=notes,
+            discarded=self._discarded,
         )
 
 

@@ -265,6 +265,7 @@ class Session(Probes):
             self.precision.stepped()
             self.wiring.write(self.loop.updates, self.registry.loaded)
             self.tensors.describe(self.graph.orders)
+            self.describe_loop(self.context.step)
         else:
             self.wiring.forget_marks()
             if self.custody.alert:
@@ -323,6 +324,7 @@ class Session(Probes):
         """No optimizer has stepped yet: whether parameters change all the same shows from backward to backward."""
         self.wiring.at_backward()
         self.wiring.write(0, self.registry.loaded)
+        self.describe_loop(self.context.step)
 
     @contained("session: close")
     def _close_loop(self, crashed: bool, abrupt: bool) -> None:
@@ -365,11 +367,14 @@ class Session(Probes):
         """An optimizer was built and losses computed, but no backward or step ever came: a fault to be told."""
         return bool(self.registry.optimizers) and self.grad_losses > 1
 
-    def write_summary(self, step: int) -> None:
-        """What the loop was taken to be, and our own state of health."""
+    def describe_loop(self, step: int) -> None:
         for name, fact in self.loaders.items():
             self.record.fact(replace(fact, phase=self.loop.loader_phases.get(name, UNKNOWN)), step, name)
         self.record.fact(self.loop.describe(list(self.loss_sites), list(self.validation_sites), list(self.notes)), step)
+
+    def write_summary(self, step: int) -> None:
+        """What the loop was taken to be, and our own state of health."""
+        self.describe_loop(step)
         dropped = dict(self.record.dropped)
         if self.deferred.dropped:
             dropped["device reads"] = self.deferred.dropped

@@ -26,6 +26,8 @@ class PhaseFact(Fact):
     validation_sites: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """what was not understood, in words"""
+    discarded: int = 0
+    """times that gradients of a backward were cleared before the first update had used any"""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,11 @@ def test_broken_off_before_the_first_update_of_an_accumulation() -> None:
     assert findings(builder.build(), NAME) == []
 
 
+def test_gradients_cleared_unused_are_no_accumulation() -> None:
+    running = RunBuilder(0).optimizer("SGD", lr=0.1).fact(phase(updates=0, backwards=12, discarded=11))
+    assert "step() is never called" in said(running.info(status="interrupted"))
+
+
 def test_neither_backward_nor_step() -> None:
     builder = RunBuilder(0).optimizer("SGD", lr=0.1).fact(phase(updates=0, backwards=0, passes_unknown=50))
     assert "never called" in said(builder)

@@ -14,7 +14,8 @@ loss curve shows is noise between batches.
 
 ## How it is detected
 By state: every parameter that an optimizer holds is compared, bit for bit, with what it was at the first look; or
-backwards ran and no optimizer was ever stepped; or the learning rates of all groups were zero on every update; or the
+backwards ran and no optimizer was ever stepped (while training runs: their gradients were cleared again and again
+without a step, or there were hundreds of them); or the learning rates of all groups were zero on every update; or the
 gradients were all zero whenever the optimizer stepped and the order of calls shows that they had been cleared (weight
 decay may then still shrink the weights). The order of calls also says which of the reasons it is, and where.
 
@@ -68,8 +69,11 @@ MIN_UPDATES = 3
 """A warm-up schedule may begin with a rate of zero for an update or two."""
 MIN_BACKWARDS = 5
 """Fewer backwards without a step are a look at gradients (saliency, a smoke test), not a training."""
+MIN_DISCARDED = 8
+"""Gradients cleared unused, while training still runs. Chosen: more than a smoke test or a look at a few batches."""
 MIN_BACKWARDS_SO_FAR = 256
-"""The same where training still runs or was broken off: the first update of an accumulation may have been to come."""
+"""The same where training still runs or was broken off, and gradients are not cleared unused: the first update of an
+accumulation may have been to come."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if phase is None or not run.optimizers or (wiring is not None and wiring.changed_outside):
         return
     if phase.updates == 0:
-        broken_off = not run.finished or run.info.get("status") == "interrupted"
-        least = MIN_BACKWARDS_SO_FAR if broken_off else MIN_BACKWARDS
+        unfinished = not run.finished or run.info.get("status") == "interrupted"
+        least = MIN_BACKWARDS_SO_FAR if unfinished and phase.discarded < MIN_DISCARDED else MIN_BACKWARDS
         if phase.backwards >= least or (not phase.backwards and phase.passes_unknown >= least):
             yield _never_stepped(run, phase)
         return
