@@ -42,6 +42,8 @@ class Arm:
     attach: Callable[[Training, Path], AbstractContextManager[Watching]]
     needs: str | None = None
     """the package without which it cannot run"""
+    eager_at_first: bool = False
+    """it takes more time of the first steps than of later ones, and is measured after those"""
 
     def missing(self) -> bool:
         return self.needs is not None and importlib.util.find_spec(self.needs) is None
@@ -72,7 +74,8 @@ def torchdoctor(training: Training, folder: Path) -> Iterator[Watching]:
 
 @contextmanager
 def _unhooked(doctor: Doctor) -> Iterator[None]:
-    """Nothing of torchdoctor's is in torch, and the time is nobody's: it buys no looks."""
+    """Nothing of torchdoctor's is in torch, and the time is nobody's: it buys no looks. The updates made meanwhile are
+    not counted as writes by someone else, which would have it compare the weights at every step."""
     from torch.optim import optimizer as hooks
 
     session = doctor._session
@@ -89,6 +92,7 @@ def _unhooked(doctor: Doctor) -> Iterator[None]:
         table.update(entries)
     installation.forward.update()
     session.clock._step_end = perf_counter()
+    session.custody._writes = None
 
 
 @contextmanager
@@ -188,7 +192,7 @@ ARMS = {
     a.name: a
     for a in (
         Arm("bare", "nothing", bare),
-        Arm("torchdoctor", "`torchdoctor.watch`, all default signals", torchdoctor, "torchdoctor"),
+        Arm("torchdoctor", "`torchdoctor.watch`, all default signals", torchdoctor, "torchdoctor", True),
         Arm("norms", "`p.grad.norm().item()` for each parameter, every step", item_norms),
         Arm("wandb", "`wandb.watch(log='gradients', log_freq=1)`, offline", wandb_watch(1), "wandb"),
         Arm("wandb-1000", "`wandb.watch(log='gradients')`, every 1000 steps, offline", wandb_watch(1000), "wandb"),

@@ -8,11 +8,12 @@ Every arm trains in a process of its own that stays attached and warm, and all o
 they started) while it trains, so that one thing runs at a time. In a round every arm is measured between two blocks of
 the same process with the arm lifted (bare, arm, arm, bare): the machine drifts within seconds, and where memory happens
 to lie makes a process faster or slower for its whole life. That gives one ratio. All processes are started anew a few
-times all the same. The table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes,
-then over their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full. "Own clock" is
-the share that an arm can tell itself: the time of its code in the loop and of its threads, all of it in means, without
-what it does to caches. It separates arms that the machine's noise does not. With --write the table goes into
-benchmarks/RESULTS.md, between marks of its own for each device.
+times all the same. torchdoctor spends half a second on the beginning of a run whatever its length, and is measured
+after that. The table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes, then over
+their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full. "Own clock" is the share
+that an arm can tell itself: the time of its code in the loop and of its threads, on average, without what it does to
+caches. It separates arms that the machine's noise does not. With --write the table goes into benchmarks/RESULTS.md,
+between marks of its own for each device.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ from arms import ARMS, DEFAULT_ARMS, Watching, nothing
 from workloads import WORKLOADS, Training, Workload
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
-SETTLE_PARTS = 8
+SETTLE_PARTS, WARM_PARTS = 40, 2
+"""Blocks of at most LONGEST_BLOCK seconds in which an arm settles; few if it costs the same from the start on."""
 ROUNDS, QUICK_ROUNDS = 20, 5
 PROCESSES, QUICK_PROCESSES = 2, 1
 RESAMPLES = 4_000
@@ -195,8 +197,8 @@ def measure(workload: Workload, arms: list[str], options: argparse.Namespace) ->
         with contextlib.ExitStack() as stack:
             workers = {a: stack.enter_context(Worker(a, workload.name, options)) for a in arms}
             settle = max(workload.settle // 4, 10) if options.quick else workload.settle
-            for worker in workers.values():
-                for _ in range(SETTLE_PARTS):
+            for arm, worker in workers.items():
+                for _ in range(SETTLE_PARTS if ARMS[arm].eager_at_first else WARM_PARTS):
                     worker.run(0, settle // SETTLE_PARTS)
             for turn in range(options.rounds):
                 for arm in order.sample(arms, len(arms)):

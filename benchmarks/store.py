@@ -18,13 +18,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from torchdoctor import signals
-from torchdoctor.facts import OptimizerFact, ParameterFact, PhaseFact
+from torchdoctor.facts import ModuleFact, OptimizerFact, ParameterFact, PhaseFact
 from torchdoctor.signals import Scope
 from torchdoctor.store.writer import Recorder
 
@@ -34,6 +35,9 @@ BEGIN, END = "<!-- store -->", "<!-- /store -->"
 SCALARS = 20
 PACE = (20, 0.002)
 """After so many steps, seconds of sleep: a loop of up to 10,000 steps a second, far faster than any training."""
+
+
+STRETCHED = ("normal", "x")
 
 
 def names_of(scope: Scope) -> list[str]:
@@ -92,6 +96,50 @@ def record_all(folder: Path, steps: int, tensors: int) -> dict[str, Any]:
     return {"signals": len(names_of(Scope.STEP)) + len(matrices), "before_close": largest, **outcome(recorder, folder)}
 
 
+def stretch(folder: Path, case: str, steps: int, tensors: int) -> dict[str, Any]:
+    """A real training made long and wide: each of its curves drawn out over so many steps, its tensors repeated until
+    there are so many, with all its facts. Most rules have what they need in it."""
+    from torchdoctor import zoo
+    from torchdoctor.store.reader import open_run
+
+    found = zoo.find(case)
+    assert found is not None, case
+    with tempfile.TemporaryDirectory() as runs:
+        command = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--out", runs, str(found.path)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        source = open_run(next(Path(runs).iterdir()))
+        recorder = Recorder.create(folder, dict(source.info))
+        times, longer = -(-tensors // len(source.parameters)), steps / max(source.steps, 1)
+        for seen in source.seen:
+            recorder.fact(seen.fact, int(seen.step * longer), getattr(seen.fact, "name", ""))
+            if isinstance(seen.fact, ParameterFact | ModuleFact):
+                for copy in range(1, times):
+                    again = replace(seen.fact, name=_copied(seen.fact.name, copy))
+                    recorder.fact(again, int(seen.step * longer), again.name)
+        scalars, rows = [], []
+        for name, key in sorted(source.available):
+            trace = source.load(name, key)
+            if signals.ALL[name].scope is Scope.STEP:
+                drawn = np.interp(np.arange(steps) / longer, trace.steps, trace.values)
+                scalars.append((name, key, drawn.tolist()))
+            elif len(trace):
+                columns = tuple(_copied(c, copy) for copy in range(times) for c in trace.columns)
+                rows.append((name, columns, np.tile(trace.values, (1, times)), trace.steps * longer))
+    for step in range(steps):
+        for name, key, values in scalars:
+            recorder.scalar(name, step, values[step], key)
+        for name, columns, values, at in rows:
+            recorder.matrix(step, columns, {name: values[max(np.searchsorted(at, step, "right") - 1, 0)]})
+        if step % PACE[0] == 0:
+            time.sleep(PACE[1])
+    recorder.close()
+    return {"signals": len(scalars) + len(rows), **outcome(recorder, folder)}
+
+
+def _copied(name: str, copy: int) -> str:
+    return f"copy{copy}.{name}" if copy else name
+
+
 def outcome(recorder: Recorder, folder: Path) -> dict[str, Any]:
     size = sum(p.stat().st_size for p in folder.iterdir())
     return {"bytes": size, "dropped": recorder.dropped, "peak_mb": peak_megabytes()}
@@ -129,6 +177,7 @@ def peak_megabytes() -> float:
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "record": lambda folder, steps, tensors, cap: record(Path(folder), int(steps), int(tensors), int(cap)),
     "record_all": lambda folder, steps, tensors: record_all(Path(folder), int(steps), int(tensors)),
+    "stretch": lambda folder, case, steps, tensors: stretch(Path(folder), case, int(steps), int(tensors)),
     "diagnose": lambda folder: diagnose(Path(folder)),
     "read_all": lambda folder: read_all(Path(folder)),
 }
@@ -183,6 +232,18 @@ def measure(folder: Path, quick: bool) -> list[tuple[str, str, str]]:
                 f"{size}: open and read all {read['signals']} signals",
                 f"{read['read_s']:.2f} s, {read['peak_mb']:.0f} MB",
                 "< 4 s, < 1 GB",
+            )
+        )
+    for case in STRETCHED:
+        made = run_part("stretch", folder / case.replace("/", "-"), case, steps, tensors)
+        assert not made["dropped"], made["dropped"]
+        asked = run_part("diagnose", folder / case.replace("/", "-"))
+        rows.append(
+            (
+                f"{case} drawn out to {steps:,} steps x {tensors} tensors, all its {made['signals']} series on every "
+                f"step ({made['bytes'] / 1e6:.0f} MB): open and ask {asked['rules']} rules",
+                f"{asked['open_s'] + asked['examine_s']:.2f} s, {asked['peak_mb']:.0f} MB",
+                "< 5 s, < 1 GB",
             )
         )
     made = run_part("record_all", folder / "million", million, 20)

@@ -31,7 +31,7 @@ class Workload:
     steps: int
     """timed steps in a block"""
     settle: int
-    """steps before the first block: caches are warm and watchers past their first, closer looks; 12 s at most"""
+    """steps before the first block, a minute at most: a watcher that looks closely at first is past that"""
     devices: tuple[str, ...] = ("cpu",)
 
 
@@ -160,8 +160,8 @@ WORKLOADS = {
     w.name: w
     for w in (
         Workload("mlp", "MLP 64-128-128-10 on digits, batch 64, AdamW", build_mlp, 100, 6000, _BOTH),
-        Workload("cnn", "CNN, 3 stages with batch-norm, 3x32x32, batch 16, SGD", build_cnn, 20, 600, _BOTH),
-        Workload("transformer", "transformer 4 x 128, batch 4 x 64 tokens, AdamW", build_transformer, 20, 600, _BOTH),
+        Workload("cnn", "CNN, 3 stages with batch-norm, 3x32x32, batch 16, SGD", build_cnn, 20, 2000, _BOTH),
+        Workload("transformer", "transformer 4 x 128, batch 4 x 64 tokens, AdamW", build_transformer, 20, 2000, _BOTH),
         Workload("gpt2", "GPT-2 124M, batch 16 x 1024 tokens, bf16 autocast, AdamW", build_gpt2, 20, 40, ("cuda",)),
     )
 }
