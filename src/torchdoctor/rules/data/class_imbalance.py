@@ -43,6 +43,7 @@ import numpy as np
 from torchdoctor.facts import TRAIN, PredictionsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, outcomes
+from torchdoctor.rules.binomial import at_most
 from torchdoctor.rules.outcomes import Counts, Outcome
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -150,9 +151,7 @@ def is_rising(seen: list[Outcome], found: Imbalance) -> bool:
 
 def _is_below(correct: float, support: float) -> bool:
     """Whether so few hits are unlikely if enough were found."""
-    from scipy.stats import binom
-
-    return bool(binom.cdf(correct, support, FOUND_LESS) < ERROR_RATE)
+    return at_most(correct, support, FOUND_LESS) < ERROR_RATE
 
 
 def _is_balanced_by_sampler(run: Run, last: Outcome) -> bool:

@@ -51,6 +51,7 @@ import numpy as np
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, ModesFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, outcomes
+from torchdoctor.rules.binomial import at_least
 from torchdoctor.rules.evaluation.weak_slice import weak_slices
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -194,9 +195,7 @@ def add_up(
 
 def is_even(found: Doubt) -> bool:
     """The most confident err nearly as often as all, beyond what chance gives."""
-    from scipy.stats import binom
-
-    surely = float(binom.sf(found.sure_wrong - 1, found.sure, SURELY_WRONG))
+    surely = at_least(found.sure_wrong, found.sure, SURELY_WRONG)
     return found.wrong > 0 and surely < ERROR_RATE and found.evenness >= EVEN
 
 

@@ -39,6 +39,7 @@ import numpy as np
 from torchdoctor.facts import VALIDATION, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import curves, outcomes
+from torchdoctor.rules.binomial import at_least
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.outcomes import Outcome
 from torchdoctor.rules.rule import Rule
@@ -164,13 +165,11 @@ def _read(fact: SamplesFact, part: dict[str, object]) -> Slice | None:
 
 
 def _is_weak(found: Slice, tested: int) -> bool:
-    from scipy.stats import binom
-
     if found.gap < WORSE_BY or found.error < WORSE_TIMES * found.rest or found.rest > 1 - REST_RIGHT:
         return False
     expected = min(0.99, max(2 * found.rest, 0.02))
     wrong = round(found.error * found.samples)
-    return bool(binom.sf(wrong - 1, round(found.samples), expected) < ERROR_RATE / max(1, tested))
+    return at_least(wrong, found.samples, expected) < ERROR_RATE / max(1, tested)
 
 
 def _name(part: dict[str, object]) -> str:
