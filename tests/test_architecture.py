@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from processes import run_python
 from recording import record
@@ -56,3 +63,28 @@ def test_commands_that_only_read_never_import_torch(arguments: list[str], tmp_pa
 def test_importing_torchdoctor_imports_nothing_heavy() -> None:
     code = "import sys, torchdoctor; print([m for m in ('torch', 'numpy', 'rich', 'click') if m in sys.modules])"
     assert run_python("-c", code).stdout.strip() == "[]"
+
+
+WITH_TORCH = {"triton"}
+"""Comes with the builds of torch that can use it, and is imported only there."""
+
+
+def test_what_is_imported_is_what_is_installed() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    allowed = {re.split(r"[^\w-]", requirement)[0] for requirement in declared} | WITH_TORCH | {"torchdoctor"}
+    package = ROOT / "src" / "torchdoctor"
+    sources = [path for path in package.rglob("*.py") if "zoo" not in path.relative_to(package).parts]
+    imported = {(top, path.name) for path in sources for top in _imported(path)}
+    assert len(sources) > 100
+    assert [(top, name) for top, name in imported if top not in allowed | sys.stdlib_module_names] == []
+
+
+def _imported(path: Path) -> set[str]:
+    """Top-level names of everything imported in a file, in functions too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module or "")
+    return {name.partition(".")[0] for name in found}
