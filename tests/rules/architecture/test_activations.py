@@ -7,7 +7,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import GraphFact, InputsFact, LossCallFact, ModelFact, ModuleFact
+from torchdoctor.facts import GraphFact, InputsFact, LayersFact, LossCallFact, ModelFact, ModuleFact
 from torchdoctor.findings import Finding, RuledOut, Severity
 
 DEAD, SATURATED = "dead-relu", "saturated-activations"
@@ -160,6 +160,34 @@ class TestSaturated:
             .matrix(signals.ACTIVATION["saturated"], {"sigmoid": 0.9})
         )
         assert not found(builder, SATURATED)
+
+    @pytest.mark.parametrize(
+        ("name", "weights", "faulty"),
+        [
+            ("sigmoid after W1", ("W1", "W2"), True),
+            ("sigmoid after W2", ("W1", "W2"), False),
+            ("sigmoid after core", ("core.A", "core.B"), False),
+            ("sigmoid after core #2", ("core.A", "core.B"), True),
+        ],
+    )
+    @pytest.mark.parametrize("op", ["Sigmoid", "Reciprocal"])
+    def test_functions_on_matrices_without_a_module(
+        self, name: str, weights: tuple[str, str], faulty: bool, op: str
+    ) -> None:
+        below, above = weights
+        names = [name] if "core" not in name else ["sigmoid after core", "sigmoid after core #2"]
+        link = {"above": above, "below": below, "ops": ["AddBackward0", f"{op}Backward0"]}
+        builder = (
+            RunBuilder(STEPS)
+            .scalar(signals.LOSS_TRAIN, STUCK)
+            .parameters({below: (32, 32), above: (32, 1)})
+            .fact(LayersFact([], [link]))
+            .fact(GraphFact("Neg", [], [{"op": f"{op}Backward0", "depth": 1}], {}))
+            .matrix(signals.ACTIVATION["saturated"], {n: 0.9 if n == name else 0.1 for n in names})
+        )
+        for order, each in enumerate(names):
+            builder.fact(ModuleFact(each, "sigmoid", "sigmoid", order, 32))
+        assert bool(found(builder, SATURATED)) is faulty
 
     def test_units_in_their_range_rule_it_out(self) -> None:
         assert [type(s) for s in tanhs({"act1": 0.03}).detect(SATURATED)] == [RuledOut]

@@ -12,9 +12,10 @@ fixed set of switches.
 
 ## How it is detected
 For every sigmoid or tanh the share of outputs within 1 % of its range from a limit is recorded. The output activation
-of each model, and softmax, are left out: these are meant to end near their limits when the model is right. The finding
-needs half of a hidden layer's outputs saturated in the last half of the looks, and either that they were so from the
-first looks on, before anything was learned, or that the loss goes nowhere.
+of each model, and softmax, are left out: these are meant to end near their limits when the model is right. Functions on
+matrices that no module owns count where the graph has them between two matrices, and so does a sigmoid written by hand
+as 1 / (1 + exp(-x)). The finding needs half of a hidden layer's outputs saturated in the last half of the looks, and
+either that they were so from the first looks on, before anything was learned, or that the loss goes nowhere.
 
 The gates inside an LSTM or GRU are not seen one by one. Their sums are worked out from the size of its weights, its
 inputs and its own output at the first look: if they spread so far that half of the gates are within 1 % of a limit,
@@ -41,11 +42,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, GraphFact, InputsFact, ModelFact, ModuleFact
+from torchdoctor.facts import TRAIN, GraphFact, InputsFact, LayersFact, ModelFact, ModuleFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
-from torchdoctor.rules.loss_graph import LossGraph
+from torchdoctor.rules.loss_graph import LossGraph, forward_name
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import ACTIVATION, WEIGHT_L2
@@ -69,6 +70,8 @@ RULE = Rule(
 )
 
 KINDS = ("sigmoid", "tanh")
+OPERATORS = {"sigmoid": ("Sigmoid", "Reciprocal"), "tanh": ("Tanh",)}
+"""As the graph has them; a sigmoid written by hand ends in a reciprocal."""
 SHARE = 0.5
 """At a sane start the sums have a spread of about one, and 2 % of a tanh's outputs are this close to a limit; half of
 them need a spread of 3.5."""
@@ -177,19 +180,38 @@ def _of_gates(run: Run, name: str, spread: float) -> Finding:
 def _hidden(run: Run) -> list[ModuleFact]:
     """Sigmoids and tanhs with a weight layer of the same model behind them."""
     with_weights = {p.module for p in run.parameters.values() if len(p.shape) >= 2}
-    near_loss = {o.name.lower() for f in run.facts(GraphFact) for o in LossGraph(f).operators}
-    found = []
+    near_loss = {o.name for f in run.facts(GraphFact) for o in LossGraph(f).operators}
+    found = _between_layers(run)
     for module in run.modules.values():
-        if module.activation not in KINDS:
+        if module.activation not in KINDS or module in found:
             continue
         stands = _stands_at(run, module)
         if stands is None or stands.order is None:
-            if near_loss and module.activation not in near_loss:
+            if near_loss and not near_loss.intersection(OPERATORS[module.activation]):
                 found.append(module)
             continue
         behind = (m for m in run.modules.values() if m.order is not None and m.order > stands.order)
         if any(m.name in with_weights and _model(run, m.name) == _model(run, stands.name) for m in behind):
             found.append(module)
+    return found
+
+
+def _between_layers(run: Run) -> list[ModuleFact]:
+    """Functions that the graph shows between two layers: of those after one owner, all but the nearest to the loss."""
+    known = run.last_fact(LayersFact)
+    if known is None:
+        return []
+    after: dict[tuple[str, str], list[ModuleFact]] = {}
+    for module in run.modules.values():
+        _, _, layer = module.name.partition(" after ")
+        if layer and module.activation in KINDS:
+            after.setdefault((layer.partition(" #")[0], module.activation or ""), []).append(module)
+    found: list[ModuleFact] = []
+    for (owner, kind), functions in after.items():
+        below = [link for link in known.links if owner in (link["below"], str(link["below"]).rpartition(".")[0])]
+        links = sum(any(forward_name(op) in OPERATORS[kind] for op in link["ops"]) for link in below)
+        functions.sort(key=lambda m: int(m.name.partition(" #")[2] or 1))
+        found += functions[max(0, len(functions) - links) :]
     return found
 
 
