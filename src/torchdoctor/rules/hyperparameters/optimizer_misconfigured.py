@@ -131,7 +131,7 @@ def detect(run: Run) -> Iterator[Finding]:
         faults = [
             fault
             for number, group in enumerate(optimizer.groups)
-            for fault in (*_settings(optimizer.type, group), *_eps(run, optimizer.type, group, f"{key}.{number}"))
+            for fault in (*settings(optimizer.type, group), *_eps(run, optimizer.type, group, f"{key}.{number}"))
         ]
         if faults and _was_used(run, key):
             yield _finding(run, optimizer, sorted(faults, key=lambda f: f.severity.rank))
@@ -142,7 +142,7 @@ def _was_used(run: Run, key: str) -> bool:
     return any(k.partition(".")[0] == key for k in run.keys(LEARNING_RATE))
 
 
-def _settings(kind: str, group: dict[str, Any]) -> Iterator[Fault]:
+def settings(kind: str, group: dict[str, Any]) -> Iterator[Fault]:
     """Settings that are wrong whatever the run does."""
     momentum = _number(group.get("momentum"))
     if momentum is not None and momentum >= 1:

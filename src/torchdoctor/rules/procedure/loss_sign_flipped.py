@@ -17,7 +17,7 @@ written by hand counts where the graph shows a squared or absolute difference, o
 Two flips cancel each other. The finding stands where an odd number of them remains and the criterion did not
 improve. Without any such sign it is a warning where a known loss rises without a break from the first step on, with
 updates of ordinary size and gradients that do not oppose each other, until the predictions are far worse than a
-constant guess.
+constant guess, and the optimizer's momentum and betas are sane (a memory that is too long climbs just so).
 
 ## How to fix it
 Give the criterion to backward as it is; remove `maximize=True`; keep the rate above zero.
@@ -46,6 +46,7 @@ from torchdoctor.facts import GraphFact, OptimizerFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules import baseline, curves, movement
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.hyperparameters import optimizer_misconfigured
 from torchdoctor.rules.loss_curve import LossCurve, loss_curve
 from torchdoctor.rules.loss_graph import LossGraph, Operator
 from torchdoctor.rules.places import call_places, call_site, known
@@ -125,8 +126,18 @@ def detect(run: Run) -> Iterator[Finding]:
     flips = [*([negated] if isinstance(negated, Flip) else []), *_flips_of_step(run, optimizer)]
     if len(flips) % 2 and not _improved(run, loss):
         yield _finding(run, loss, flips)
-    elif not flips and baseline.never_negative(run) and (worse := _climbs(run, loss)) is not None:
+    elif (
+        not flips
+        and baseline.never_negative(run)
+        and not _overshoots(optimizer)
+        and (worse := _climbs(run, loss)) is not None
+    ):
         yield _unexplained(run, loss, worse)
+
+
+def _overshoots(optimizer: OptimizerFact) -> bool:
+    """Its settings alone carry the weights on long after the gradient has turned."""
+    return any(True for group in optimizer.groups for _ in optimizer_misconfigured.settings(optimizer.type, group))
 
 
 def _trains_no_model(run: Run) -> bool:
