@@ -105,3 +105,12 @@ def test_what_was_logged_stands_in_for_what_was_not_seen() -> None:
     assert figures["final_validation_accuracy"] == 0.75
     assert figures["final_validation_loss"] == pytest.approx(0.3)
     assert "loss_key" not in figures
+
+
+def test_of_folds_the_last_one_has_the_trend() -> None:
+    fold = np.linspace(2.0, 0.1, 40)
+    builder = RunBuilder(120).scalar(signals.LOSS_TRAIN, np.tile(fold, 3))
+    for number in range(3):
+        steps = list(range(40 * number, 40 * number + 40))
+        builder.scalar(signals.LEARNING_RATE, 1e-3, f"{number}.0", steps=steps)
+    assert summary(builder.build())["trend"] == "falling in the last of 3 trainings"

@@ -9,6 +9,7 @@ import numpy as np
 
 from torchdoctor import signals
 from torchdoctor.facts import HealthFact
+from torchdoctor.rules.stages import all_stages
 from torchdoctor.run import Floats, Run, Trace
 
 TREND_LOOKS = 8
@@ -46,7 +47,7 @@ def summary(run: Run) -> dict[str, Any]:
         "final_loss": _at(loss.last(), -1),
         "best_loss": best,
         "best_step": best_step,
-        "trend": trend(loss),
+        "trend": _trend_of_last(run, loss),
         "final_validation_loss": _at(validation.last(), -1),
         "best_validation_loss": best_validation,
         "best_validation_step": best_validation_step,
@@ -70,6 +71,14 @@ def _seen_or_logged(run: Run, signal: signals.Signal, names: tuple[str, ...]) ->
     logged = {re.sub(r"[^a-z]+", "_", key.lower()): key for key in run.keys(signals.USER)}
     key = next((logged[name] for name in names if name in logged), None)
     return seen if key is None else run.scalar(signals.USER, key)
+
+
+def _trend_of_last(run: Run, loss: Trace) -> str:
+    """The trend; where trainings follow one another (folds, stages) that of the last, not of the jump between two."""
+    found = all_stages(run)
+    if len(found) < 2:
+        return trend(loss)
+    return f"{trend(loss.between(*found[-1]))} in the last of {len(found)} trainings"
 
 
 def trend(trace: Trace) -> str:

@@ -13,6 +13,11 @@ MOST_STAGES = 8
 
 
 def stages(run: Run) -> list[tuple[int, int]]:
+    """First and last step of the first trainings, where they came one after the other; else nothing."""
+    return all_stages(run)[:MOST_STAGES]
+
+
+def all_stages(run: Run) -> list[tuple[int, int]]:
     """First and last step of each optimizer's work, where they came one after the other; else nothing."""
     spans: dict[str, tuple[int, int]] = {}
     for key in run.keys(LEARNING_RATE):
@@ -26,7 +31,7 @@ def stages(run: Run) -> list[tuple[int, int]]:
     ordered = sorted(spans.values())
     if len(ordered) < 2 or any(after[0] <= before[1] for before, after in pairwise(ordered)):
         return []
-    return ordered[:MOST_STAGES]
+    return ordered
 
 
 def parts(run: Run, curve: Curve) -> list[Curve]:
