@@ -38,7 +38,7 @@ ROOT_MEAN_SQUARE = 1.25
 ADAPTIVE = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop")
 PROGRESS = -0.1
 """Change over the last half, as a share of the level, that is worth something."""
-SURE = 3.0
+SURE, NO_TREND = 3.0, 1.0
 LEAST_LOOKS = 2
 """Where steps are short, forced looks alone leave two or three to the last half."""
 LEAST_STEPS = 60
@@ -78,7 +78,10 @@ class Settling:
 
     @property
     def flat(self) -> bool:
-        """No progress to speak of in the last half, or none that can be told from noise."""
+        """No progress to speak of in the last half, or none that can be told from noise. Where a straight line finds no
+        fall at all, a large change of the mean is one bump among others."""
+        if self.sigmas > -NO_TREND:
+            return True
         return self.change >= PROGRESS or (self.change >= 3 * PROGRESS and self.sigmas > -SURE)
 
 

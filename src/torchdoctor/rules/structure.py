@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.facts import LayersFact
 from torchdoctor.rules import curves
 from torchdoctor.run import Run
 from torchdoctor.signals import LOSS_TRAIN, RESIDUAL_AGREEMENT
@@ -43,6 +44,12 @@ def agreement(run: Run) -> Agreement | None:
     error = float(values.std(ddof=1)) / math.sqrt(len(values))
     mean = float(values.mean())
     return Agreement(min(mean, float(values[-3:].mean())), mean / error if error else math.inf)
+
+
+def is_linear(run: Run) -> bool:
+    """Whether the model has one layer of weights only, so that there is nothing to widen."""
+    layers = run.last_fact(LayersFact)
+    return layers is not None and len(layers.layers) == 1
 
 
 def _arrived_at(run: Run) -> int:

@@ -74,3 +74,13 @@ def test_a_wide_code_another_target_and_residuals_of_noise() -> None:
     assert not findings(autoencoder(40).build(), NAME)
     assert not findings(autoencoder(2, same=False).build(), NAME)
     assert not findings(autoencoder(2, agreement=0.02).build(), NAME)
+
+
+def test_a_slow_descent_shows_over_the_last_half() -> None:
+    late = np.r_[np.linspace(2.3, 1.8, 150), np.linspace(1.8, 1.42, 90), np.full(60, 1.42)]
+    assert not findings(run(loss=late + 0.03 * NOISE, validation=1.42).build(), NAME)
+
+
+def test_a_model_without_a_hidden_layer_has_nothing_to_widen() -> None:
+    only = [{"name": "fc.weight", "op": "AddmmBackward0", "fan_in": 64, "fan_out": 10, "kernel": []}]
+    assert not findings(run().fact(LayersFact(only, [])).build(), NAME)

@@ -58,3 +58,16 @@ def test_a_leak_that_the_model_does_not_use_is_an_info(end: float, severity: Sev
     call = LossCallFact("cross_entropy", "train", [32, 10], "float32", [32], "int64", reduction="mean", classes=10)
     run = record([1.0, 0.4, 0.2]).fact(call).scalar(LOSS_TRAIN, np.geomspace(2.3, end, 300))
     assert [f.severity for f in findings(run.build(), NAME)] == [severity]
+
+
+def test_a_leak_with_noise_on_it_stands_out_among_weak_features() -> None:
+    assert [f.severity for f in findings(record([0.93, 0.16, 0.1]).build(), NAME)] == [Severity.WARNING]
+    assert not findings(record([0.93, 0.6, 0.1]).build(), NAME)
+    assert not findings(record([0.93, 0.3, 0.3], median=0.28).build(), NAME)
+
+
+def test_the_targets_of_a_binary_loss_are_classes() -> None:
+    call = LossCallFact("binary_cross_entropy_with_logits", "train", [32], "float32", [32], "float32", "mean")
+    assert not findings(record([0.93, 0.16], task="regression").build(), NAME)
+    (found,) = findings(record([0.93, 0.16], task="regression").fact(call).build(), NAME)
+    assert found.severity is Severity.WARNING

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from building import RunBuilder
-from torchdoctor.facts import LossCallFact
+from torchdoctor.facts import LayersFact, LossCallFact
 from torchdoctor.findings import Finding, Severity
-from torchdoctor.signals import LOSS_TRAIN, RESIDUAL_AGREEMENT
+from torchdoctor.signals import ACCURACY_TRAIN, LOSS_TRAIN, RESIDUAL_AGREEMENT
 
 
 def built(loss: np.ndarray) -> RunBuilder:
@@ -40,5 +40,25 @@ def test_a_flat_poor_loss_is_a_warning_only_where_alike_samples_err_alike(agreem
     looks = np.arange(30, 300, 15)
     run = built(1.9 + 0.4 * np.exp(-np.arange(300) / 10) + rng.normal(0, 0.03, 300))
     run.scalar(RESIDUAL_AGREEMENT, agreement + rng.normal(0, 0.05, len(looks)), steps=looks)
+    found = only(run)
+    assert found is not None and found.severity is severity
+
+
+@pytest.mark.parametrize(("level", "agreement"), [(2.3, 0.15), (1.2, 0.5)])
+def test_a_linear_model_whose_errors_agree(level: float, agreement: float) -> None:
+    rng, looks = np.random.default_rng(2), np.arange(30, 300, 15)
+    run = built(level + rng.normal(0, 0.03, 300))
+    run.scalar(RESIDUAL_AGREEMENT, agreement + rng.normal(0, 0.03, len(looks)), steps=looks)
+    found = only(run)
+    assert found is None or found.severity is Severity.INFO
+    layer = {"name": "fc.weight", "op": "AddmmBackward0", "fan_in": 64, "fan_out": 10, "kernel": []}
+    found = only(run.fact(LayersFact([layer], [])))
+    assert found is not None and found.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(("right", "severity"), [(0.4, Severity.WARNING), (0.85, Severity.INFO)])
+def test_a_classifier_that_is_right_and_only_gets_surer_is_not_poor(right: float, severity: Severity) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.01, 300)
+    run = built(np.linspace(2.3, 1.7, 300) + noise).scalar(ACCURACY_TRAIN, [right] * 4, steps=[50, 150, 250, 299])
     found = only(run)
     assert found is not None and found.severity is severity

@@ -96,6 +96,16 @@ def test_few_samples_a_step() -> None:
     assert findings(bouncing().build(), BATCH) == []
 
 
+@pytest.mark.parametrize(("batch", "ratio", "faulty"), [(1, 0.06, True), (1, 0.3, False), (32, 0.06, False)])
+def test_single_samples_throw_off_what_was_learned(batch: float, ratio: float, faulty: bool) -> None:
+    """Only where the averaged step would have been short enough."""
+    builder = bouncing(2.35, batch=batch, ratio=ratio, gradient=0.3, scatter=0.02)
+    loss = np.full(STEPS, 2.35) + 0.02 * np.random.default_rng(1).normal(size=STEPS)
+    loss[60:120] -= 1.2
+    said = findings(builder.scalar(LOSS_TRAIN, loss).build(), BATCH)
+    assert bool(said) is faulty
+
+
 def test_one_sample_whose_late_looks_happen_to_be_quiet() -> None:
     """Gradients go with the loss of their step; the few looks of the last half met small ones."""
     random = np.random.default_rng(3)
@@ -116,3 +126,15 @@ def test_one_sample_whose_late_looks_happen_to_be_quiet() -> None:
         .fact(CLASSES)
     )
     assert findings(builder.build(), BATCH)
+
+
+def test_gradients_that_agree_in_part_do_not_excuse_steps_that_explain_far_more_than_the_loss() -> None:
+    assert not findings(bouncing(cosine=0.45, gradient=1.5).build(), RATE)
+    assert len(findings(bouncing(cosine=0.45, gradient=2.5).build(), RATE)) == 1
+
+
+def test_a_bump_in_the_middle_is_no_progress() -> None:
+    run, steps = bouncing(gradient=4.0), np.arange(STEPS)
+    loss = 0.5 * np.exp(0.1 * np.random.default_rng(0).normal(size=STEPS))
+    loss += 1.8 * np.exp(-steps / 20) + 2.0 * np.exp(-(((steps - 285) / 8.0) ** 2))
+    assert len(findings(run.scalar(LOSS_TRAIN, loss).build(), RATE)) == 1

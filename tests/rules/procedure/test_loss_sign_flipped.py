@@ -74,3 +74,9 @@ def test_a_steady_rise_with_small_updates_is_a_warning() -> None:
     run.scalar(signals.ACCURACY_TRAIN, np.linspace(0.1, 0.0, 100))
     (found,) = findings(run.build(), NAME)
     assert found.severity is Severity.WARNING
+
+
+def test_a_steady_rise_under_a_memory_that_never_forgets_is_not_the_sign() -> None:
+    run = trained(RISING, RISING, momentum=0.9999).matrix(signals.UPDATE_RATIO, {"fc.weight": 1e-3})
+    run.parameters({"fc.weight": (10, 8)}).scalar(signals.ACCURACY_TRAIN, np.linspace(0.1, 0.0, 100))
+    assert not findings(run.build(), NAME)

@@ -6,12 +6,14 @@ learning rate has not run out. What the model gets wrong is not noise: samples t
 There is structure left in the data, and nothing left in the model to hold it.
 
 ## Why it happens
-Layers that are too narrow or too few, a linear model on a task that is not linear, a bottleneck with fewer units than
-the data has directions, a context that is too short.
+Layers that are too narrow or too few, a bottleneck with fewer units than the data has directions, a context that is
+too short. (A model without a hidden layer on a task that is not linear is of the wrong kind rather than too narrow:
+underfitting says so.)
 
 ## How it is detected
 All of these must hold. The training loss has been flat over the last third (it fell by less than 4 %, or 8 % of all
-that was gained over a constant guess, and is not likely to have fallen by a fifth) and stands above 30 % of what a
+that was gained over a constant guess, and is not likely to have fallen by a fifth, nor did it over the last half
+beyond doubt) and stands above 30 % of what a
 constant guess scores. Validation, where there is one, is within 15 % of it. The weight matrices still change by 0.01 %
 to 5 % a step, and the rate is no less than a tenth of its highest. There are fewer trainable parameters than half the
 training samples (or than 2,000 where their number is unknown), so that the model could not learn them by heart; or it
@@ -28,7 +30,7 @@ Double the width until the training loss stops getting better.
 ## Known false alarms
 Label noise and tasks that nobody can predict leave residuals that do not agree between neighbours. Models held back by
 their rate, by clipping, by penalties or by a wrong loss have diagnoses of their own, which explain this one. Sequences
-of tokens have no nearest neighbours here, and are not judged. A linear model on purpose, as a baseline, is reported.
+of tokens have no nearest neighbours here, and are not judged.
 
 ## References
 Goodfellow, Bengio and Courville, "Deep Learning", section 5.2 (2016). Karpathy, "A Recipe for Training Neural Networks"
@@ -66,7 +68,8 @@ FLAT, CREEPING = 0.04, 0.08
 FALLING = 4.0
 """Standard errors of a slope that is no accident of the batches."""
 LIKELY, STEEP = 2.0, 0.2
-"""The same for a fall that is so steep that it is no plateau, though few batches make it less than certain."""
+"""The same for a fall that is so steep that it is no plateau, though few batches make it less than certain. Over the
+last half, which holds more of them, it must be certain: a slow descent shows there before it shows in a third."""
 POOR = 0.3
 """Of the loss of a constant guess: a small model that explains seven tenths may be small on purpose."""
 EQUAL = 0.15
@@ -91,6 +94,8 @@ def detect(run: Run) -> Iterator[Finding]:
     last = curves.trend(curve.values[-(len(curve) // 3) :])
     falls = last.sigmas < -FALLING and last.change < -max(FLAT * end, CREEPING * (guess - end))
     falls = falls or (last.sigmas < -LIKELY and last.change < -STEEP * end)
+    half = curves.trend(curve.values[-(len(curve) // 2) :])
+    falls = falls or (half.sigmas < -FALLING and half.change < -STEEP * end)
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
     if end < POOR * guess or falls:
         return
@@ -101,7 +106,7 @@ def detect(run: Run) -> Iterator[Finding]:
     agreement = structure.agreement(run)
     if moved is None or not MOVES[0] <= moved <= MOVES[1] or not _has_rate(run) or not is_small or agreement is None:
         return
-    if agreement.is_structure and not _answers_alike(run):
+    if agreement.is_structure and not structure.is_linear(run) and not _answers_alike(run):
         yield _finding(run, curve, end, guess, validation, moved, size, samples, agreement)
 
 

@@ -15,9 +15,11 @@ get hold of what is in the data. Or there is not more in it.
 The training loss ends above 70 % of what a constant guess scores, validation (where there is one) is within a fifth of
 it, and no other diagnosis stands above this one (it is what is left to say). It is a warning in two cases. The loss is
 still falling beyond doubt at the end of a finished run, at three quarters of the pace of the whole and more: then
-longer training pays. Or the loss has arrived and what is left of it is no noise: residuals of nearest neighbours in the
+longer training pays (not where three quarters of the mistakes of guessing are gone already: then only confidence is
+still to come). Or the loss has arrived and what is left of it is no noise: residuals of nearest neighbours in the
 training batches agree by 0.1 and more on average, four standard errors above zero, which a richer model would make use
-of. Otherwise noise cannot be told from a model that is too small, and it is an info.
+of. For a model without a hidden layer that counts even if it learned nothing, and, with an agreement of 0.2, from 30 %
+of a constant guess on. Otherwise noise cannot be told from a model that is too small, and it is an info.
 
 ## How to fix it
 In this order: train longer, if the loss still falls; overfit one batch, to see whether the model can learn at all;
@@ -46,7 +48,7 @@ from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.rules.structure import Agreement
 from torchdoctor.run import Run
-from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT
+from torchdoctor.signals import ACCURACY_TRAIN, LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT
 
 RULE = Rule(
     code="E002",
@@ -67,6 +69,11 @@ LEAST_STEPS = 60
 """Fewer are a try, not a training."""
 FLAT = 0.04
 """Fall over the last third, relative to the level, that is none."""
+POOR_LINEAR = 0.3
+"""The same as POOR for a model without a hidden layer whose errors agree plainly: capacity-too-low, which says this
+of the others from here on, leaves it to this rule."""
+RIGHT = 0.75
+"""Share of the mistakes of guessing that a classifier has got rid of, from which on it is not poor."""
 LEAST_ARRIVED = 150
 """Before, a loss that stands still may not have begun to fall."""
 MISSED, MISSED_SURELY = 0.1, 4.0
@@ -85,17 +92,30 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     end = curves.level(curve.values)
     left = end / guess
-    if left <= POOR:
+    linear = structure.is_linear(run)
+    agreement = structure.agreement(run)
+    plain = linear and agreement is not None and agreement.is_structure
+    if left <= (POOR_LINEAR if plain else POOR):
         return
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
     if np.isfinite(validation) and abs(validation - end) > EQUAL * end:
         return
     learned = left < LEARNED
-    falling = learned and is_falling(curve)
-    missed = structure.agreement(run) if learned and is_flat(curve) and run.steps >= LEAST_ARRIVED else None
+    falling = learned and is_falling(curve) and not is_mostly_right(run)
+    arrived = is_flat(curve) and run.steps >= LEAST_ARRIVED
+    missed = agreement if arrived and (learned or linear) else None
     if missed is not None and not (missed.mean >= MISSED and missed.sigmas >= MISSED_SURELY):
         missed = None
     yield _finding(curve, end, left, validation, falling, missed)
+
+
+def is_mostly_right(run: Run) -> bool:
+    """A classifier that is right already and only gets surer: its loss is high, what it does is not poor."""
+    accuracy, call = run.scalar(ACCURACY_TRAIN).values, baseline.only_call(run)
+    if call is None or len(accuracy) < 3:
+        return False
+    chance = 1 / (call.classes or 2)
+    return float(np.median(accuracy[-3:])) - chance > RIGHT * (1 - chance)
 
 
 def is_flat(curve: Curve) -> bool:
@@ -127,7 +147,7 @@ def _finding(
     if missed is not None:
         text = f"what it gets wrong is no noise: residuals of nearest neighbours agree by {missed.mean:.2f} (noise: 0)"
         evidence.append(Evidence(text, RESIDUAL_AGREEMENT.name, missed.mean, MISSED))
-    if left >= LEARNED:
+    if left >= LEARNED and missed is None:
         return RULE.finding(
             severity=Severity.INFO,
             confidence=0.5,

@@ -17,7 +17,9 @@ third) and stands far from its floor (above a tenth of a constant guess), or at 
 the steps explain it: from rate, momentum and gradients the height follows at which steps of that length hold the loss
 above the minimum, and it makes up a third of the loss and more. Or successive gradients point in opposite directions,
 which is what jumping from wall to wall looks like, and that height is a tenth of the loss and more: full batches with
-an optimizer that divides the gradient's size out always jump a little. The weights must change by 0.4 % and more of
+an optimizer that divides the gradient's size out always jump a little. Gradients that point the same way lead
+somewhere, and nothing is reported, unless what is left after taking their common part out still explains two thirds
+of a flat loss. The weights must change by 0.4 % and more of
 their size in a step. A loss that still falls by less than half is reported where the steps explain far more than the
 whole of it; one nearer to its floor (above a fiftieth of a constant guess) where both signs are plain.
 
@@ -79,7 +81,9 @@ NEAR_FLOOR = 0.02
 SPIKES = 2.0
 """Scatter over the level of a loss that is next to nothing in most steps (a hinge): rare spikes, no bounce."""
 AGREEING = 0.3
-"""Successive gradients that point the same way lead somewhere: such a loss drifts, or recovers from a spike."""
+"""Successive gradients that point the same way lead somewhere: such a loss drifts, or recovers from a spike. Unless it
+is flat, and the share of the gradients that does not agree would hold up most of it: successive batches agree on where
+the last step went too far, too."""
 LARGE_UPDATE = 4e-3
 """Four times the usual relative change of the weights in a step."""
 SMALL_BATCH = 8
@@ -97,7 +101,7 @@ def bounces(state: Settling) -> bool:
     batch-too-small's."""
     if state.batch <= SMALL_BATCH or state.left < NEAR_FLOOR or state.scatter > SPIKES:
         return False
-    if state.ratio < LARGE_UPDATE or state.cosine > AGREEING:
+    if state.ratio < LARGE_UPDATE or (state.cosine > AGREEING and not _held_up(state)):
         return False
     if not state.flat:
         return (
@@ -110,6 +114,10 @@ def bounces(state: Settling) -> bool:
     if state.left < FAR_FROM_FLOOR and not state.level > WORSE_THAN_BEFORE * state.best:
         return opposed and state.excess >= MORE_THAN_ALL
     return state.excess >= settling.MOST_OF_LOSS or opposed
+
+
+def _held_up(state: Settling) -> bool:
+    return state.flat and state.excess * (1 - state.cosine) >= 2 * settling.MOST_OF_LOSS
 
 
 def _finding(run: Run, state: Settling) -> Finding:

@@ -17,8 +17,8 @@ Two things must come together. The loss: it ends in NaN or Inf after having grow
 or was thrown up and ended no better than it began, or had learned and lost it all (or half of it and more, for good).
 And the updates, measured while the loss was still ordinary: the relative change of the weight matrices in one step.
 About 0.001 is usual; 0.05 is large and 0.5 rewrites the layer. A loss that spikes and recovers is not reported (unless
-the first updates rewrote the layers and most of the damage is still there: a warning; where it bounces since,
-learning-rate-oscillation says so), nor are the losses of two optimizers that play against each other unless they end in
+the first updates rewrote the layers and most of the damage is still there: a warning; where it bounces since, or
+bounces high with half of the answers right, learning-rate-oscillation says so), nor are the losses of two optimizers that play against each other unless they end in
 NaN.
 
 ## How to fix it
@@ -53,7 +53,7 @@ from torchdoctor.rules.nonfinite import first
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT_GLOBAL_L2
+from torchdoctor.signals import ACCURACY_TRAIN, LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT_GLOBAL_L2
 
 RULE = Rule(
     code="H001",
@@ -118,6 +118,8 @@ LOOKS = 5
 MELTED = 0.5
 """Weight norm at the end over that at the start. Weight decay melts weights; long steps blow them up."""
 LEAST_STEPS = 30
+RIGHT = 0.5
+"""Share of the mistakes of guessing that are gone in a classifier that has learned, whatever its loss."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def detect(run: Run) -> Iterator[Finding]:
         guess = baseline.chance(run) if len(keys) == 1 else None
         for curve in stages.parts(run, whole):
             found = _examine(curve, guess, moved, adversarial=adversarial) if len(curve) else None
-            if found is None or (found[0].how in ("shaken", "lost") and _bounces(run)):
+            if found is None or (_has_learned(run, found[0]) and _bounces(run)):
                 continue
             if not (found[0].how in ("stuck", "lost") and _melts(run)):
                 yield _finding(run, found[0], curve, found[1], key)
@@ -166,6 +168,17 @@ def _melts(run: Run) -> bool:
     norms = run.scalar(WEIGHT_GLOBAL_L2).values
     norms = norms[np.isfinite(norms)]
     return len(norms) >= LOOKS and float(np.median(norms[-LOOKS:])) < MELTED * float(norms[0])
+
+
+def _has_learned(run: Run, course: Course) -> bool:
+    """By its loss; or, where a few confident mistakes keep that up, by what it gets right."""
+    if course.how != "thrown":
+        return course.how in ("shaken", "lost")
+    accuracy, call = run.scalar(ACCURACY_TRAIN).values, baseline.only_call(run)
+    if call is None or len(accuracy) < LOOKS:
+        return False
+    chance = 1 / (call.classes or 2)
+    return float(np.median(accuracy[-LOOKS:])) - chance > RIGHT * (1 - chance)
 
 
 def _bounces(run: Run) -> bool:
