@@ -18,6 +18,10 @@ eighth of the run on, and put to the loss of all late steps.
 And the gradients of successive steps have little in common (cosine under a half), so noise holds it up there; the noise
 scale, the batch at which noise and signal are equal, is estimated from their cosine.
 
+Or, with plain SGD and up to four samples a step: the loss is thrown off as by a rate that is too high, successive
+gradients have little in common, and the updates are that long only for their noise: divided by the root of 32 over the
+batch, which averaging would do to noise, they are of a length that the loss would have stood.
+
 ## How to fix it
 Use a batch near the noise scale, often 16 to 128. If it does not fit into memory, add the gradients of several batches
 up before each step. Or keep the batch and lower the rate in proportion.
@@ -36,11 +40,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import curves, settling
-from torchdoctor.rules.curves import figure
+from torchdoctor.rules import baseline, curves, movement, settling
+from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.hyperparameters.learning_rate_too_high import (
+    Course,
+    Updates,
+    course_of,
+    is_proved,
+    start_of,
+    updates_before,
+)
 from torchdoctor.rules.places import call_places, receiver
 from torchdoctor.rules.rule import Rule
 from torchdoctor.rules.settling import Settling
@@ -52,7 +64,17 @@ RULE = Rule(
     name="batch-too-small",
     family="hyperparameters",
     needs=(LOSS_TRAIN, LEARNING_RATE, UPDATE_RATIO, BATCH_SIZE),
-    explains=("learning-rate-oscillation", "underfitting", "noisy-validation", "batchnorm-small-batch", "overfitting"),
+    explains=(
+        "learning-rate-oscillation",
+        "learning-rate-too-high",
+        "saturated-activations",
+        "dead-relu",
+        "majority-class-collapse",
+        "underfitting",
+        "noisy-validation",
+        "batchnorm-small-batch",
+        "overfitting",
+    ),
 )
 
 SMALL_BATCH = 8
@@ -62,10 +84,31 @@ PART_OF_LOSS = 0.2
 UNRELATED = 0.5
 """Cosine of successive gradients: below, noise is larger than the gradient itself."""
 USUAL_BATCH = 32
+VERY_SMALL_BATCH = 4
+"""Up to here a run that is thrown off may owe it to single samples."""
+THROWN = ("lost", "thrown", "grew", "stuck")
+REFUTES = 0.93
+"""Above what learning-rate-too-high is sure of: its own proof was tried here on the averaged steps, and failed."""
+
+
+@dataclass(frozen=True)
+class Thrown:
+    """A run whose steps are too long only because they follow so few samples."""
+
+    course: Course
+    batch: float
+    rate: float
+    update: float
+    """relative update while it went wrong"""
+    curve: Curve
 
 
 def detect(run: Run) -> Iterator[Finding]:
     state = settling.read(run)
+    thrown = _thrown(run, state) if state is not None else None
+    if thrown is not None:
+        yield _of_thrown(run, thrown)
+        return
     if state is None or not state.batch <= SMALL_BATCH or not state.flat or state.left < FAR_FROM_FLOOR:
         return
     state = replace(state, excess=settling.steady_excess(run, state))
@@ -73,11 +116,73 @@ def detect(run: Run) -> Iterator[Finding]:
         yield _finding(run, state)
 
 
+def _thrown(run: Run, state: Settling) -> Thrown | None:
+    """Noise falls with the root of the batch, and so does a step of SGD that is all noise. Where the steps are too long
+    for the loss, and those over a usual batch would not be, the batch is the cause."""
+    optimizer, moved, guess = next(iter(run.optimizers.values())), movement.read(run), baseline.chance(run)
+    if optimizer.type != "SGD" or not state.batch <= VERY_SMALL_BATCH or state.cosine > UNRELATED:
+        return None
+    curve = curves.read(run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]))
+    start = start_of(curve, guess, moved)
+    course = course_of(curve, start, min(start, guess) if guess is not None else start, adversarial=False)
+    if course is None or course.how not in THROWN:
+        return None
+    updates = updates_before(moved, int(curve.steps[-1]) if course.how == "stuck" else course.onset)
+    if updates is None or not is_proved(course, updates, known_start=guess is not None):
+        return None
+    share = math.sqrt(state.batch / USUAL_BATCH)
+    averaged = Updates(updates.largest * share, updates.lasting * share)
+    if is_proved(course, averaged, known_start=guess is not None):
+        return None
+    return Thrown(course, state.batch, state.rate, updates.lasting, curve)
+
+
 def noise_scale(state: Settling) -> float | None:
     """The batch at which the gradient's noise is as large as the gradient; None where no signal shows at all."""
     if math.isnan(state.cosine) or state.cosine <= 0.01:
         return None
     return state.batch * (1 - state.cosine) / state.cosine
+
+
+def _of_thrown(run: Run, thrown: Thrown) -> Finding:
+    batch, course = int(thrown.batch), thrown.course
+    samples = f"{batch} sample{'s' * (batch != 1)}"
+    times = USUAL_BATCH // max(batch, 1)
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=REFUTES,
+        title=f"{samples} a step are too few: single samples throw the loss to {figure(course.end)}",
+        summary=(
+            f"Each update follows {samples} at a rate of {figure(thrown.rate)}, and successive gradients have little "
+            f"in common. Over {USUAL_BATCH} samples most of that noise would cancel, and the same rate would make "
+            "steps of an ordinary length."
+        ),
+        fix=Fix(
+            f"Raise batch_size to {USUAL_BATCH}, or step after every {times}th batch; or divide the rate by {times}.",
+            f"if (i + 1) % {times} == 0: {receiver(run, 'step', 'optimizer')}.step(); "
+            f"{receiver(run, 'step', 'optimizer')}.zero_grad()  # with loss / {times}",
+        ),
+        evidence=[
+            Evidence(f"{samples} behind an update", BATCH_SIZE.name, thrown.batch, VERY_SMALL_BATCH),
+            Evidence(
+                f"the loss began at {figure(course.start)} and stands at {figure(course.end)}",
+                LOSS_TRAIN.name,
+                course.end,
+                None,
+                curves.spark(curves.blocks(thrown.curve.values, 40)),
+            ),
+            Evidence(
+                f"an update changes the weights by {thrown.update:.1%} of their size; over {USUAL_BATCH} samples noise "
+                f"would leave {thrown.update * math.sqrt(thrown.batch / USUAL_BATCH):.1%}",
+                UPDATE_RATIO.name,
+                thrown.update,
+            ),
+        ],
+        where=call_places(run, "step"),
+        first_step=course.onset,
+        last_step=int(thrown.curve.steps[-1]),
+        symptoms=("oscillating",),
+    )
 
 
 def _finding(run: Run, state: Settling) -> Finding:
