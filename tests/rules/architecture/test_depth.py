@@ -189,6 +189,12 @@ class TestExploding:
         (said,) = found(self.recurrent(*self.jumping()), EXPLODING)
         assert said.first_step == 60 and "clip_grad_norm_" in (said.fix.code or "")
 
+    @pytest.mark.parametrize(("slope", "end", "faulty"), [(900.0, 0.65, True), (900.0, 0.2, False), (1.0, 0.65, False)])
+    def test_a_steep_start_from_which_the_loss_never_comes_away(self, slope: float, end: float, faulty: bool) -> None:
+        loss = np.linspace(0.7, end, STEPS)
+        builder = self.recurrent(np.full(STEPS, slope), loss).matrix(signals.WEIGHT_L2, {"rnn.weight_hh_l0": 8.0})
+        assert bool(found(builder, EXPLODING)) is faulty
+
     def test_an_overflow_in_a_recurrent_model(self) -> None:
         norms, loss = np.full(STEPS, 0.5), np.full(STEPS, 0.7)
         norms[60:], loss[61:] = np.inf, np.nan

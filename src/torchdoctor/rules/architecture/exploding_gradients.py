@@ -20,9 +20,10 @@ eight and more layers of usual weights without normalisation, as in a stack of r
 gradient is as much too large, and the loss climbs or turns non-finite. Or over time steps, in recurrent models:
 at the first look a change of the recurrent weights by one percent would change the loss by its own size or more (norm
 of gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips
-the gradient, and the loss climbs or turns non-finite. Or over training, in recurrent models: the gradient norm jumps to
-a hundred times its own history, unclipped, after updates that were small (so the learning rate was not to blame), and
-the loss is worse afterwards. Jumps in other models are left to the rules on learning rate and data.
+the gradient, and the loss climbs, turns non-finite, or loses less than a fifth of its start. Or over training, in
+recurrent models: the gradient norm jumps to a hundred times its own history, unclipped, after updates that were small
+(so the learning rate was not to blame), and the loss is worse afterwards. Jumps in other models are left to the rules
+on learning rate and data.
 
 ## How to fix it
 Clip the gradient norm before the step. For sequences: truncate backpropagation, use an LSTM or GRU, start the recurrent
@@ -96,6 +97,8 @@ GROWN = 100.0
 """Spread of the last quarter's outputs over the first quarter's."""
 SENSITIVE = 100.0
 """Norm of gradient times norm of weight over loss: the loss changes by this many percent for one percent of weight."""
+LITTLE = 0.2
+"""Share of the first loss that is gone, below which a steep start has done harm."""
 SHARE_OF_WEIGHTS = 1.0
 """An update as large as the weights it changes."""
 DEEP = 8
@@ -127,7 +130,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             continue
         recurrent = tuple(layer for layer in layers if is_recurrent(layer)) or unrolled(run, layers)
         steep = _sensitivity(run, recurrent)
-        if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run)):
+        if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run)):
             found = True
             yield _over_time(run, *steep, harm)
             continue
@@ -135,6 +138,10 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         if jump is not None and (harm := _harm_after(run, jump.step)):
             found = True
             yield _over_training(run, recurrent, jump, harm)
+    steep = None if found else _sensitivity(run, _loose(run))
+    if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run)):
+        found = True
+        yield _over_time(run, *steep, harm)
     if not found and broken_at(run) is None:
         norms = _norms(run)
         if len(norms) >= MIN_HISTORY and norms.broke_at is None:
@@ -199,6 +206,14 @@ def _growth(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
     return seen if grows and max(gains) <= USUAL_GAIN else None
 
 
+def _loose(run: Run) -> tuple[Layer, ...]:
+    """The cell where a script applies layers that no model of its own holds together, but one optimizer does."""
+    parts = stacks(run)
+    if len(parts) < 2 or len(run.optimizers) != 1:
+        return ()
+    return unrolled(run, tuple(layer for part in parts for layer in part))
+
+
 def _sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:
     """The recurrent matrix whose change moves the loss most at the first look, where nothing clips."""
     gradients, weights, loss = run.matrix(GRADIENT_L2).first(1), run.matrix(WEIGHT_L2).first(1), loss_curve(run)
@@ -220,6 +235,13 @@ def _climb(run: Run) -> str | None:
         return f"the loss or the weights are no longer finite from step {broke} on"
     if loss is not None and loss.end > WORSE * loss.curve.values[0] > 0:
         return f"the loss climbs from {curves.figure(float(loss.curve.values[0]))} to {curves.figure(loss.end)}"
+    return None
+
+
+def _standstill(run: Run) -> str | None:
+    loss = loss_curve(run)
+    if loss is not None and loss.fell < LITTLE:
+        return f"the loss hardly falls ({curves.figure(loss.begin)} to {curves.figure(loss.end)})"
     return None
 
 

@@ -22,7 +22,7 @@ from torchdoctor.signals import WEIGHT_L2
 
 PLAIN = ("RNN", "RNNCell")
 PRODUCTS = ("Addmm", "Mm", "Linear")
-SQUASHING = ("Tanh", "Relu")
+SQUASHING = ("Tanh", "Relu", "LeakyRelu", "Elu", "Softplus", "Gelu")
 GATES = ("Sigmoid", "Mul")
 MIN_REPEATED = 10
 """Time steps from which on a layer that is used again and again is a recurrence, and not one shared by two branches."""
