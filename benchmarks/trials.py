@@ -24,8 +24,9 @@ import torch
 import peers
 import warm
 from torchdoctor import rules, zoo
-from torchdoctor.attach.live import CONFIRMATIONS, FIRST_STEPS, GROWTH
+from torchdoctor.attach.live import ALARMS, CONFIRMATIONS, FIRST_STEPS, GROWTH
 from torchdoctor.engine import examine
+from torchdoctor.facts import NonfiniteFact
 from torchdoctor.findings import Finding, Proof, Severity
 from torchdoctor.run import Run, Trace
 from torchdoctor.store.reader import open_run
@@ -192,7 +193,7 @@ def told_at(run: Run, name: str) -> int | None:
     if loaded is None:
         return None
     confirmed = 0
-    for step in _examinations(run.steps):
+    for step in _examinations(run):
         part = until(run, step)
         found = None if loaded.rule.missing(part) else _ask(loaded, part)
         confirmed = confirmed + 1 if found else 0
@@ -209,14 +210,17 @@ def _ask(loaded: rules.LoadedRule, run: Run) -> Finding | None:
     return next((f for f in said if isinstance(f, Finding) and f.severity is not Severity.INFO), None)
 
 
-def _examinations(steps: int) -> list[int]:
+def _examinations(run: Run) -> list[int]:
+    """The engine's own steps, and the ones after values were first not finite."""
+    steps = run.steps
     chosen, at = [s for s in FIRST_STEPS if s < steps], float(FIRST_STEPS[-1])
     while len(chosen) < LOOKS_MOST:
         at = max(at + 10, at * GROWTH)
         if at >= steps:
             break
         chosen.append(int(at))
-    return chosen
+    alarms = {step + 1 for step, _ in run.facts_at(NonfiniteFact) if step + 1 < steps}
+    return sorted({*chosen, *sorted(alarms)[:ALARMS]})
 
 
 def until(run: Run, step: int) -> Run:

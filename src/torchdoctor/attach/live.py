@@ -1,7 +1,8 @@
 """Findings while it trains: the same rules on the live record, in a thread of their own.
 
-Rules run at steps that grow by a quarter, so a run of any length has few examinations. A structural finding is
-told at once; a statistical one when two examinations in a row had it, and it is withdrawn when it goes away.
+Rules run at steps that grow by a quarter, so a run of any length has few examinations, and at once when values stop
+being finite or the loss stands out. A structural finding is told at once; a statistical one when two examinations in a
+row had it, and it is withdrawn when it goes away.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ log = logging.getLogger("torchdoctor")
 FIRST_STEPS = (3, 10, 25)
 GROWTH = 1.25
 CONFIRMATIONS = 2
+ALARMS = 12
+"""Examinations out of turn, in all: a loss that jumps every epoch is not worth one each time."""
 
 
 class LiveEngine:
@@ -31,6 +34,7 @@ class LiveEngine:
         self._session = session
         self._examine = examine
         self._next = float(FIRST_STEPS[0])
+        self._alarms_left, self._alarmed = ALARMS, False
         self._wake = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -44,10 +48,17 @@ class LiveEngine:
     def wanted(self) -> bool:
         return bool(self.listeners or self.stop_on)
 
+    def alarm(self) -> None:
+        """Something happened that should not wait its turn."""
+        self._alarmed = True
+
     def tick(self, step: int) -> None:
         """Called at each new step by the training thread; returns at once."""
-        if step < self._next or not self.wanted or not self._session.record.started:
+        alarmed = self._alarmed and self._alarms_left > 0
+        if (step < self._next and not alarmed) or not self.wanted or not self._session.record.started:
             return
+        self._alarms_left -= self._alarmed
+        self._alarmed = False
         self._next = next((float(s) for s in FIRST_STEPS if s > step), max(step + 10, step * GROWTH))
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="torchdoctor-live", daemon=True)

@@ -83,6 +83,8 @@ class Session(Probes):
         self.steady = Steady(self)
         self.lines = LineTracing()
         self.live = LiveEngine(self, examine) if examine else None
+        if self.live:
+            self.context.on_nonfinite = self.live.alarm
         super().__init__(self.context, self.loop, options, self._loss_nonfinite, self._loss_high)
         self.look_cost: dict[str, float] = {}
         self.batch: list[Tensor] = []
@@ -274,6 +276,8 @@ class Session(Probes):
             self.frozen_state.after_step(key, self.loop.updates)
 
     def _loss_high(self, step: int, value: float, watch: LossWatch) -> None:
+        if self.live:
+            self.live.alarm()
         if self.spikes.done or self.root is None:
             return
         targets = self.targets or saved_targets(self.root)

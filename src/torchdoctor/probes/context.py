@@ -49,6 +49,7 @@ class Context:
         self.unsupported: dict[str, str] = {}
         """what could not be measured, and why"""
         self._nonfinite: set[tuple[str, str]] = set()
+        self.on_nonfinite: Callable[[], None] = lambda: None
 
     def nonfinite(self, role: str, name: str, count: int, step: int, **details: Any) -> None:
         """Something held NaN or Inf; the first time for each name is written."""
@@ -56,3 +57,4 @@ class Context:
             self._nonfinite.add((role, name))
             fact = NonfiniteFact(role=role, name=name, count=count, **{"phase": TRAIN, "nan": 0, **details})
             self.record.fact(fact, step, f"{role}/{name}")
+            self.on_nonfinite()
