@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchdoctor.facts import TEMPERATURES
 from torchdoctor.probes.loss_calls import LossCall
-from torchdoctor.probes.samples import describe_inputs, observe
+from torchdoctor.probes.samples import _repeated, describe_inputs, observe
 from torchdoctor.probes.slices import Samples, summarise
 
 
@@ -63,7 +63,9 @@ def test_what_samples_are_like() -> None:
     assert describe_inputs(tokens, 3)[1].flatten().tolist() == [4, 2, 1]
     sequences = torch.ones(2, 5, 3)
     sequences[0, 2:] = 0
-    assert describe_inputs(sequences, 2)[1].flatten().tolist() == [2, 5]
+    names, values = describe_inputs(sequences, 2)
+    assert names[0] == "length" and len(names) == 3 and values is not None
+    assert values[:, 0].tolist() == [2, 5]
     assert describe_inputs(torch.rand(4, 3), 4)[0] == ("feature 0", "feature 1", "feature 2")
     assert describe_inputs(torch.rand(4, 3), 5) == ((), None)
 
@@ -87,3 +89,13 @@ def test_a_pass_adds_up() -> None:
     assert [s["samples"] for s in fact.slices] == [150, 150]
     assert sum(t[1] for t in fact.tenths) == wrong.sum()
     assert summarise(Samples("classes", 3), "validation") is None
+
+
+def test_the_error_of_naming_the_last_value_again() -> None:
+    walk = torch.arange(24.0).reshape(2, 12)
+    window, ahead = walk[:, :8], walk[:, 8:10]
+    assert _repeated(window, ahead, ahead.shape, 1).tolist() == [2.5, 2.5]
+    shifted = walk[:, 1:9]
+    assert _repeated(window, shifted, shifted.shape, 1).tolist() == [1.0, 1.0]
+    assert _repeated(window, window, window.shape, 1).isnan().all()
+    assert _repeated(None, ahead, ahead.shape, 1).isnan().all()

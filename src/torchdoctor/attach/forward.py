@@ -30,6 +30,8 @@ WATCHED_PASSES = 16
 """Passes that are watched after the loop shows signs of validating, before the hooks go out again."""
 OUTPUTS_KEPT = 8
 IDLE_CONTEXTS = 20
+HELD_BYTES = 1 << 26
+"""A larger input is not held: memory is the user's."""
 FIXED_SAMPLES = 4
 FIXED_OUTPUTS = 16
 
@@ -56,6 +58,8 @@ class ForwardWatch:
         self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._contexts = 0
         self._idle_contexts = 0
+        self._held: Tensor | None = None
+        """the input of the pass under way, until its loss is called: `model(x[rows])` keeps it nowhere"""
 
     # -- hooks in and out ---------------------------------------------------------------
 
@@ -176,8 +180,12 @@ class ForwardWatch:
             if not seen.data["fed"]:
                 session.membership.take(seen, tensors[0], session.batch)
             session.spend(BATCH, start)
+        self._held = None
         if tensors and not seen.grad:
             seen.data["first"] = weakref.ref(tensors[0])
+        if tensors and (not seen.grad or BATCH in session.context.looks) and _may_be_held(tensors[0]):
+            self._held = tensors[0]
+            seen.data["source"] = weakref.ref(tensors[0])
         if seen.grad and session.structural:
             session.token_targets.given(tensors)
         if seen.grad and BATCH in session.context.looks and session.loop.validations and all(t.is_cpu for t in tensors):
@@ -302,6 +310,11 @@ def _post_hook(module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any]
     if _is_compiling():
         return
     _left(module, kwargs, output)
+
+
+def _may_be_held(tensor: Tensor) -> bool:
+    """Small, on the host, and without a graph behind it."""
+    return tensor.is_cpu and tensor.grad_fn is None and tensor.numel() * tensor.element_size() <= HELD_BYTES
 
 
 _TARGETS = {_pre_hook: _entered, _post_hook: _left}

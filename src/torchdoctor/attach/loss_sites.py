@@ -89,13 +89,14 @@ class LossSites:
             box=box,
             samples=call.samples,
             site=str(place) if place else call.function,
-            rows=observe(call, seen.data["first"]() if "first" in seen.data else None, closely=not grad),
+            rows=observe(call, _source(seen), closely=not grad),
         )
         seen.data.setdefault("losses", []).append(look)
         if not grad:
             session.membership.target(seen, target)
         elif BATCH in session.context.looks:
             session.leakage.look(session.membership.last_input(), target)
+            session.membership.held = None
         if grad:
             if detailed:
                 session.called_loss.called(_mean_loss(call))
@@ -120,6 +121,15 @@ class LossSites:
             passed_over=True,
         )
         seen.data.setdefault("losses", []).append(look)
+
+
+def _source(seen: Pass) -> Tensor | None:
+    """What the model got in that pass, if it still exists."""
+    for name in ("source", "first"):
+        found = seen.data[name]() if name in seen.data else None
+        if isinstance(found, Tensor):
+            return found
+    return None
 
 
 def _mean_loss(call: LossCall) -> Tensor:

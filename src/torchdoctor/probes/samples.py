@@ -27,7 +27,11 @@ ROWS_A_PASS = 20_000
 """Rows of one validation pass that are kept until it ends."""
 SITES_A_PASS = 4
 FEATURES_SLICED = 32
-"""A table of at most so many columns is sliced by each of them."""
+"""A table of at most so many columns is sliced by each of them, a wider one (pixels in a row) by their mean and
+spread."""
+HORIZON = 1.0
+"""A forecast reaches no farther ahead than its window reaches back; wider targets are something else."""
+OVERALL = ("mean of the inputs", "spread of the inputs")
 WINDOW_LOOKS, WINDOW_ROWS = 20, 160
 """A window of training looks ends with either: the model changes, and early errors say little about later ones."""
 SQUARED, ABSOLUTE = ("mse_loss",), ("l1_loss", "smooth_l1_loss", "huber_loss")
@@ -59,7 +63,7 @@ def observe(call: LossCall, inputs: Tensor | None, *, closely: bool) -> Rows | N
             return None
         return _classes(call, scores, labels, probabilities, inputs if closely else None, closely)
     if call.function in (*SQUARED, *ABSOLUTE, *BINARY):
-        return _numbers(call, inputs if closely else None)
+        return _numbers(call, inputs, closely)
     return None
 
 
@@ -104,13 +108,14 @@ def _coldness(device: torch.device) -> Tensor:
     return torch.tensor([1 / t for t in TEMPERATURES], device=device)
 
 
-def _numbers(call: LossCall, inputs: Tensor | None) -> Rows | None:
+def _numbers(call: LossCall, inputs: Tensor | None, closely: bool) -> Rows | None:
     source, target = call.input.detach(), call.target
     if target is None or target.shape != source.shape or source.dim() == 0 or not source.numel():
         return None
     rows = source.shape[0]
     stride = max(1, -(-rows // ROWS_A_CALL), -(-source.numel() // ELEMENTS_A_CALL))
     source = source[::stride].reshape(-(-rows // stride), -1).float()
+    shape = target.shape
     target = target.detach()[::stride].reshape(source.shape).float()
     error = source - target
     if call.function in BINARY:
@@ -125,22 +130,32 @@ def _numbers(call: LossCall, inputs: Tensor | None) -> Rows | None:
         shares = [c.float().mean(1) for c in (true, named, named & true)]
         columns = [loss, *shares, hard.float()]
     else:
-        columns = [loss, target.mean(1), source.mean(1), error.abs().mean(1), _repeated(inputs, target, rows, stride)]
+        columns = [loss, target.mean(1), source.mean(1), error.abs().mean(1), _repeated(inputs, target, shape, stride)]
     values = torch.stack(columns, 1)
-    names, extra = describe_inputs(inputs, rows) if inputs is not None else ((), None)
+    names, extra = describe_inputs(inputs, rows) if closely and inputs is not None else ((), None)
     if extra is not None:
         values = torch.cat([values, extra[::stride].to(values.device)], 1)
     return Rows(task, values, None, names, None, stride == 1 and source.shape[1] == 1)
 
 
-def _repeated(inputs: Tensor | None, target: Tensor, rows: int, stride: int) -> Tensor:
-    """Squared error of naming the last value of the input window (of the series that does it best) again."""
-    if inputs is None or inputs.dim() not in (2, 3) or len(inputs) != rows or target.shape[1] != 1 or _is_token(inputs):
-        return torch.full_like(target[:, 0], float("nan"))
-    last = inputs.detach()[::stride].to(target.device, torch.float32)
-    last = last[:, -1:] if last.dim() == 2 else last[:, -1]
-    errors = (last - target).square()
-    return errors[:, errors.mean(0).argmin()]
+def _repeated(inputs: Tensor | None, target: Tensor, shape: torch.Size, stride: int) -> Tensor:
+    """Squared error of naming the last value of the input window (of the series that does it best) again, for each step
+    of the horizon; where the target is the input one step on, of naming what is seen at each step."""
+    unknown = torch.full_like(target[:, 0], float("nan"))
+    if inputs is None or inputs.dim() not in (2, 3) or len(inputs) != shape[0] or _is_token(inputs):
+        return unknown
+    seen = inputs.detach()[::stride].to(target.device, torch.float32)
+    seen = seen.unsqueeze(-1) if seen.dim() == 2 else seen
+    steps, series = seen.shape[1:]
+    if target.shape[1] == seen[0].numel() and steps > 1:
+        ahead = target.reshape(seen.shape)
+        return torch.where((ahead[:, :-1] == seen[:, 1:]).all(), (seen - ahead).square().mean((1, 2)), unknown)
+    if len(shape) == 3 and shape[-1] == series > 1:
+        return (seen[:, -1:] - target.reshape(-1, *shape[1:])).square().mean((1, 2))
+    if (len(shape) == 3 and shape[-1] > 1) or target.shape[1] > HORIZON * steps:
+        return unknown
+    errors = (seen[:, -1].unsqueeze(1) - target.unsqueeze(-1)).square().mean(1)
+    return errors.index_select(1, errors.mean(0).argmin().reshape(1)).squeeze(1)
 
 
 def describe_inputs(inputs: Tensor, count: int) -> tuple[tuple[str, ...], Tensor | None]:
@@ -153,10 +168,14 @@ def describe_inputs(inputs: Tensor, count: int) -> tuple[tuple[str, ...], Tensor
         return ("brightness", "contrast"), torch.stack([flat.mean(1), flat.std(1)], 1)
     if _is_token(inputs) and inputs.dim() == 2:
         return ("length",), _length(inputs == _padding(inputs))
+    flat = inputs.reshape(count, -1).float()
     if inputs.dim() == 3:
-        return ("length",), _length((inputs == 0).all(-1))
+        length = _length((inputs == 0).all(-1))
+        return ("length", *OVERALL), torch.cat([length, flat.mean(1, keepdim=True), flat.std(1, keepdim=True)], 1)
     if inputs.dim() == 2 and inputs.shape[1] <= FEATURES_SLICED:
-        return tuple(f"feature {i}" for i in range(inputs.shape[1])), inputs.float()
+        return tuple(f"feature {i}" for i in range(inputs.shape[1])), flat
+    if inputs.dim() == 2 and not _is_token(inputs):
+        return OVERALL, torch.stack([flat.mean(1), flat.std(1)], 1)
     return (), None
 
 

@@ -20,6 +20,8 @@ CONFUSED = 64
 RANKS = 16
 PARTS = 5
 """An attribute with many values is cut into parts of equal size."""
+END = 0.1
+"""Both ends of it are looked at, too: a rare group drowns in a fifth of all samples."""
 FEW_VALUES = 6
 SLICES = 240
 LEAST_SAMPLES = 10
@@ -193,7 +195,8 @@ def _slices(samples: Samples, rows: Rows) -> Iterator[dict[str, Any]]:
         else:
             edges = np.quantile(values, np.linspace(0, 1, PARTS + 1))
             at = np.searchsorted(edges[1:-1], values, side="right")
-            parts = [at == i for i in range(PARTS)]
+            ends = np.quantile(values, (END, 1 - END))
+            parts = [*(at == i for i in range(PARTS)), values <= ends[0], values >= ends[1]]
         for part in parts:
             if part.sum() >= LEAST_SAMPLES:
                 yield _slice(samples, rows, part, name, float(values[part].min()), float(values[part].max()))

@@ -7,7 +7,16 @@ from building import RunBuilder, detect, findings
 from torchdoctor.facts import SpikeFact
 from torchdoctor.findings import RuledOut, Severity
 from torchdoctor.probes.spikes import LossWatch
-from torchdoctor.signals import INPUT_MAX, INPUT_MEAN, INPUT_MIN, INPUT_STD, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
+from torchdoctor.signals import (
+    BATCH_SIZE,
+    INPUT_MAX,
+    INPUT_MEAN,
+    INPUT_MIN,
+    INPUT_STD,
+    LOSS_TRAIN,
+    TARGET_MEAN,
+    TARGET_STD,
+)
 
 NAME = "outlier-batch"
 
@@ -77,4 +86,23 @@ def test_one_of_many_spikes_is_not_what_makes_them() -> None:
     run = record().fact(spike(target=9.0), step=120)
     for step in range(20, 60):
         run.fact(spike(), step=step)
+    assert findings(run.build(), NAME) == []
+
+
+def recurring(sizes: np.ndarray, target: float) -> RunBuilder:
+    run = record()
+    run.scalar(BATCH_SIZE, 32.0, "train", range(0, 200, 10))
+    run.scalar(TARGET_STD, sizes, "train", range(0, 200, 10))
+    return run.fact(spike(target=target), step=120)
+
+
+def test_a_rare_reward_that_comes_again_and_again_is_no_accident() -> None:
+    sizes = np.full(20, 1.0)
+    sizes[::4] = 2.5
+    assert findings(recurring(sizes, 10.0).build(), NAME) == []
+    assert findings(recurring(np.full(20, 1.0), 10.0).build(), NAME)
+
+
+def test_the_tail_of_the_targets_does_not_outweigh_its_batch() -> None:
+    run = recurring(np.full(20, 1.0), 9.0).scalar(BATCH_SIZE, 256.0, "train", range(0, 200, 10))
     assert findings(run.build(), NAME) == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 from building import RunBuilder, detect, findings
 from torchdoctor.facts import LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.findings import Proof, RuledOut, Severity
+from torchdoctor.signals import BATCH_SIZE
 
 NAME = "train-validation-overlap"
 SPACING = (1 << 64) // 4096
@@ -106,3 +107,11 @@ def test_a_teacher_that_answers_before_every_update_is_no_validation() -> None:
     run = RunBuilder(300).fact(member("train", "", marks(0, 400))).fact(member("validation", "#0", marks(100, 400)))
     run.fact(PhaseFact(300, 300, 300, 300, 0, 299, updates_between_validations=1.0))
     assert findings(run.build(), "train-validation-overlap") == []
+
+
+def test_a_smaller_loader_made_in_the_loop_is_not_the_training_set_again() -> None:
+    run = RunBuilder(300).fact(loader("loader", "train", 800)).scalar(BATCH_SIZE, 50.0, "validation", range(0, 300, 50))
+    run.fact(member("train", "", marks(0, 800))).fact(member("validation", "loader", marks(0, 200)))
+    run.fact(PhaseFact(300, 300, 300, 24, 0, 6, updates_between_validations=50.0))
+    (found,) = findings(run.build(), "train-validation-overlap")
+    assert found.severity is Severity.ERROR

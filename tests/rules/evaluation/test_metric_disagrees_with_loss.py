@@ -6,7 +6,7 @@ import pytest
 from building import RunBuilder, findings
 from torchdoctor.facts import LossCallFact, PredictionsFact, SamplesFact
 from torchdoctor.findings import Severity
-from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION, PRINTED
 
 NAME = "metric-disagrees-with-loss"
 FALLING = np.linspace(5.0, 0.5, 300)
@@ -70,4 +70,21 @@ def test_a_forecast_against_the_last_value(naive: float, count: int) -> None:
     for step in range(50, 300, 25):
         metrics = {"mse": 0.052, "variance": 1.0, "last_value_mse": naive}
         run.fact(SamplesFact("validation", "regression", 400, 0.052, metrics=metrics), step)
+    assert len(run.detect("metric-disagrees-with-loss")) == count
+
+
+@pytest.mark.parametrize(("power", "count"), [(0.3, 1), (2.0, 0)])
+def test_a_forecast_that_still_gets_better(power: float, count: int) -> None:
+    run = RunBuilder(300).scalar(LOSS_TRAIN, np.linspace(1.0, 0.05, 300)).optimizer("Adam", lr=1e-3)
+    for step in range(25, 301, 25):
+        mse = 0.1 * (300 / step) ** power
+        metrics = {"mse": mse, "variance": 1.0, "last_value_mse": 0.05}
+        run.fact(SamplesFact("train", "regression", 160, mse, metrics=metrics), step)
+    assert len(run.detect("metric-disagrees-with-loss")) == count
+
+
+@pytest.mark.parametrize(("name", "f1", "count"), [("val f1", 0.4, 1), ("subset acc", 0.4, 0), ("train f1", 0.4, 0)])
+def test_what_the_script_prints_of_many_labels(name: str, f1: float, count: int) -> None:
+    run = tagging(f1, 0.15).scalar(PRINTED, 0.01, name, range(50, 300, 50))
+    run.scalar(LOSS_VALIDATION, np.linspace(0.6, 0.2, 5), "", range(50, 300, 50))
     assert len(run.detect("metric-disagrees-with-loss")) == count

@@ -78,3 +78,20 @@ def test_a_slice_of_numbers_that_hardly_differ_is_not_weak() -> None:
     rest = {"by": "feature 0", "low": 0.0, "high": 0.0, "samples": 320, "loss": 0.06, "spread": 1.0}
     fact = SamplesFact("validation", "regression", 400, 0.066, metrics={"variance": 1.0}, slices=[alike, rest])
     assert findings(RunBuilder(300).fact(fact, 299).build(), NAME) == []
+
+
+@pytest.mark.parametrize(("loss", "outlier", "count"), [(1.5, 8.0, 1), (0.5, 8.0, 0), (1.5, 90.0, 0)])
+def test_the_largest_targets_are_far_off(loss: float, outlier: float, count: int) -> None:
+    part = {"by": "target magnitude", "low": 2.0, "high": 4.0, "samples": 100, "loss": loss, "spread": 0.4}
+    run = RunBuilder(300)
+    worst = [{"index": i, "loss": outlier} for i in range(5)]
+    fact = SamplesFact(
+        "validation", "regression", 500, 0.2 * loss + 0.08, metrics={"variance": 1.0}, worst=worst, slices=[part]
+    )
+    assert len(findings(run.fact(fact, 199).fact(fact, 299).build(), NAME)) == count
+
+
+@pytest.mark.parametrize(("by", "count"), [("brightness", 1), ("feature 3", 0)])
+def test_what_a_sample_is_like_as_a_whole_needs_less(by: str, count: int) -> None:
+    slices = [part(by, 100, 75), part(by, 200, 198)]
+    assert len(findings(course([55, 55, 54, 55, 54], slices).build(), NAME)) == count

@@ -15,7 +15,9 @@ Every training loss is compared with the running mean and deviation of those bef
 deviations above it the batch is looked at: the size of each sample (root mean square) against the others of its batch
 and against what batches usually have, and the largest target against the usual targets. A sample five times as large
 as usual, or a target eight times, on a step whose loss spikes, is reported with its indices in the batch, if a tenth of
-all spikes come with one.
+all spikes come with one. A target under twenty times the usual must outweigh all others of its batch, and batches with
+targets as large as it alone makes them must be rare among those that were looked at: what comes again and again (a rare
+reward) is a part of the task.
 
 ## How to fix it
 Look at the samples that are named. Remove or correct what is wrong; clip or transform (logarithm, quantiles) what is
@@ -32,6 +34,7 @@ batches around loss spikes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,7 +47,16 @@ from torchdoctor.rules.curves import figure
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import INPUT_MAX, INPUT_MEAN, INPUT_MIN, INPUT_STD, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
+from torchdoctor.signals import (
+    BATCH_SIZE,
+    INPUT_MAX,
+    INPUT_MEAN,
+    INPUT_MIN,
+    INPUT_STD,
+    LOSS_TRAIN,
+    TARGET_MEAN,
+    TARGET_STD,
+)
 
 RULE = Rule(
     code="D004",
@@ -76,6 +88,12 @@ RULE = Rule(
 LARGE_SAMPLE = 5.0
 """Root mean square of the largest sample over the usual one; of ten normal values five times as much never comes."""
 LARGE_TARGET = 8.0
+BEYOND_TAILS = 20.0
+"""A target so many times the usual is none of the tails that targets have (of ten thousand products of two normal
+values the largest is about 12 times the usual); below it a target must outweigh the rest of its batch, and be rare."""
+RECURRING = 0.15
+"""Share of the batches looked at whose targets are as large as one such target alone would make them: then it is a
+part of the task (a rare reward, a rare event), not an accident."""
 LARGE_BATCH = 3.0
 """The whole batch over the usual one."""
 LEAST_SHARE = 0.1
@@ -91,6 +109,14 @@ class Usual:
     input_size: float
     input_high: float
     target_size: float | None
+    target_sizes: curves.Floats
+    """of all batches that were looked at"""
+    batch: float | None
+    """samples"""
+
+    def recurs(self, size: float) -> bool:
+        """Whether batches whose targets are of that size are nothing out of the ordinary."""
+        return float((self.target_sizes >= size).mean()) >= RECURRING
 
 
 @dataclass(frozen=True)
@@ -124,8 +150,11 @@ def typical(run: Run) -> Usual | None:
     peak = float(np.nanmedian(np.maximum(np.abs(low), np.abs(high))))
     target_mean, target_std = run.scalar(TARGET_MEAN, TRAIN).values, run.scalar(TARGET_STD, TRAIN).values
     same = len(target_mean) == len(target_std) > 0
-    target = float(np.nanmedian(np.hypot(target_mean, target_std))) if same else None
-    return Usual(size, peak, target) if size > 0 else None
+    targets = np.hypot(target_mean, target_std) if same else np.zeros(0)
+    target = float(np.nanmedian(targets)) if same else None
+    batches = run.scalar(BATCH_SIZE, TRAIN).values
+    batch = float(np.nanmedian(batches)) if len(batches) else None
+    return Usual(size, peak, target, targets, batch) if size > 0 else None
 
 
 def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
@@ -139,7 +168,9 @@ def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
             found.append(Outlier(step, fact, "input", fact.sample_sizes[0] / usual.input_size, large))
     if fact.target_high is not None and usual.target_size and not fact.target_integral:
         times = fact.target_high / usual.target_size
-        if times >= LARGE_TARGET:
+        alone = fact.target_high / math.sqrt(usual.batch) if usual.batch else math.inf
+        strange = alone >= usual.target_size and not usual.recurs(alone)
+        if times >= BEYOND_TAILS or (times >= LARGE_TARGET and strange):
             found.append(Outlier(step, fact, "target", times, tuple(fact.target_samples[:1])))
     return found
 

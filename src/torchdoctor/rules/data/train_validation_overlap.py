@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, LossCallFact, MembershipFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
@@ -108,9 +109,17 @@ def is_masked(run: Run) -> bool:
 
 def also_trains(run: Run, overlap: Overlap) -> bool:
     """The training data themselves, looked at again. Loaders made in the loop all bear one name, whatever they hold:
-    then only a group that is wholly training data may be that."""
+    then only a group that is wholly training data, and as large, may be that."""
     loader = loader_phases(run).get(overlap.group)
-    return loader is not None and loader.phase == TRAIN and (loader.name != UNNAMED or overlap.share >= WHOLE)
+    if loader is None or loader.phase != TRAIN:
+        return False
+    return loader.name != UNNAMED or (overlap.share >= WHOLE and not is_smaller(run, overlap))
+
+
+def is_smaller(run: Run, overlap: Overlap) -> bool:
+    """Both by its different samples and by the passes of a validation, since either may have been watched in part."""
+    size = validation_size(run)
+    return size is not None and is_part(run, overlap) and is_part(run, replace(overlap, size=size))
 
 
 def is_beside_every_step(run: Run, overlap: Overlap) -> bool:

@@ -18,7 +18,10 @@ validation pass of the second half accuracy is not above the share of the larges
 over the number of classes, by three standard errors. Where the loss is made of several calls, the part of the
 classification is followed alone. Of many labels at once the F1 over all of them must stay below 0.05 in the last
 half of the looks, with a loss no better than their overall rate gives. A forecast whose inputs are the past of its
-target must have settled without a squared error below that of naming the last value again. A loss that falls by a
+target (in validation, else in training) must not have a squared error below that of naming the last value again, for
+any step of its horizon taken together, and must have settled or fall too slowly to get there by as much training again.
+Of many labels at once, an F1 or a share of exact hits that the script prints itself and that stays below 0.05 in the
+last half counts, too, if validation loss falls. A loss that falls by a
 quarter while a mediocre accuracy stands still is told as an info: often only confidence is learned then.
 
 ## How to fix it
@@ -38,8 +41,11 @@ Loss-Metric Mismatch with Adaptive Loss Alignment" (2019).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
@@ -49,7 +55,7 @@ from torchdoctor.rules.loss_curve import LossCurve, loss_curve
 from torchdoctor.rules.outcomes import Outcome
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION, PRINTED
 
 RULE = Rule(
     code="E007",
@@ -78,13 +84,18 @@ RARE = 0.25
 """Share of true labels up to which naming none looks good to the loss."""
 NAMED_NONE = 0.05
 """F1 over all labels that is as good as none."""
-KNOWS_RATES = 0.85
-"""Loss over the entropy of the labels' overall rate: knowing the rate of each label alone seldom brings more."""
+DECIDED = re.compile(r"f1|subset|exact|jaccard|recall|acc")
+"""Metrics of decisions, as scripts call them."""
+EXACT, POOR = re.compile(r"subset|exact|acc"), 0.3
+"""All of many labels right at once is rare by nature, unless the F1 over them is poor, too."""
+KNOWS_RATES = 0.75
+"""Loss over the entropy of the labels' overall rate: knowing the rate of each label alone brings a quarter where rates
+spread evenly over a factor of ten."""
 OF_ITSELF = 0.5
 """Error of the last value over the variance of the targets, for inputs that are the past of the target."""
 NO_BETTER = 0.95
 SETTLED = 0.9
-"""Last error over those before it, for a forecast that no longer gets better."""
+"""Error over that at half as many steps, for a forecast that no longer gets better."""
 STILL = 1.0
 """Standard errors by which accuracy may move and still stand."""
 
@@ -108,7 +119,8 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     whole = replace(loss, begin=curves.level(loss.curve.values[:FIRST], 1.0, end=False))
     if whole.fell >= FELL_TRAIN:
-        yield from (f for f in (_labels(run, whole), _repeats(run, whole)) if f is not None)
+        labels = _labels(run, whole) or _printed(run, whole)
+        yield from (f for f in (labels, _repeats(run, whole)) if f is not None)
     seen = outcomes.passes(run)
     if len(seen) < LEAST_PASSES or seen[-1].samples < LEAST_SAMPLES or not outcomes.is_by_sample(run):
         return
@@ -158,14 +170,57 @@ def _labels(run: Run, loss: LossCurve) -> Finding | None:
     )
 
 
+def _printed(run: Run, loss: LossCurve) -> Finding | None:
+    """Of many labels: what the script itself prints of its decisions stays at nothing, while validation loss falls."""
+    seen = [(s, f) for s, f in outcomes.looks(run, VALIDATION, "multilabel") if "micro_f1" in f.metrics]
+    gone = _gone(curves.read(run.scalar(LOSS_VALIDATION), closely=False))
+    if len(seen) < LEAST_PASSES or not gone >= FELL_VALIDATION:
+        return None
+    for name in run.keys(PRINTED):
+        values = run.scalar(PRINTED, name).values
+        late = values[len(values) // 2 :]
+        told = DECIDED.search(name) and not name.startswith("tr")
+        hard = EXACT.search(name) and seen[-1][1].metrics["micro_f1"] >= POOR
+        if not told or hard or len(values) < LEAST_PASSES or not (late >= 0).all() or float(late.max()) > NAMED_NONE:
+            continue
+        least = seen[-1][1].metrics
+        return _judged(
+            run,
+            loss,
+            f"The loss fell by {loss.fell:.0%}, yet {name} is still {figure(float(late[-1]))}",
+            f"Validation loss fell by {gone:.0%}; the labels at a threshold of one half have an F1 of "
+            f"{least['micro_f1']:.2f}. What is printed does not follow: the threshold, or what the loss averages over, "
+            "does not fit it.",
+            Evidence(
+                f"{name}: at most {figure(float(late.max()))} in the last {len(late)} of {len(values)} times it was "
+                "printed",
+                PRINTED.name,
+                float(late.max()),
+                NAMED_NONE,
+                curves.spark(values),
+            ),
+            Fix(
+                "Compare thresholded probabilities with the labels by hand for a few samples; choose the threshold on "
+                "validation data, and weigh rare labels up.",
+                "named = torch.sigmoid(logits) > 0.5",
+            ),
+            seen,
+        )
+    return None
+
+
 def _entropy(rate: float) -> float:
     return -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
 
 
 def _repeats(run: Run, loss: LossCurve) -> Finding | None:
     """A forecast that has stopped getting better and is no better than naming the last value again."""
-    seen = [(s, f) for s, f in outcomes.looks(run, VALIDATION, "regression") if "last_value_mse" in f.metrics]
-    if len(seen) < LEAST_PASSES or seen[-1][1].samples < LEAST_SAMPLES:
+    for phase in (VALIDATION, TRAIN):
+        every = outcomes.looks(run, phase, "regression")
+        seen = [(s, f) for s, f in every if "last_value_mse" in f.metrics and f.samples >= LEAST_SAMPLES]
+        if len(seen) >= LEAST_PASSES:
+            break
+    else:
         return None
     late = [f for _, f in seen[len(seen) // 2 :]]
     skills = [f.metrics["mse"] / max(f.metrics["last_value_mse"], 1e-30) for f in late]
@@ -173,7 +228,7 @@ def _repeats(run: Run, loss: LossCurve) -> Finding | None:
     last = late[-1].metrics
     if last["last_value_mse"] >= OF_ITSELF * last["variance"] or min(skills) < NO_BETTER:
         return None
-    if errors[-1] < SETTLED * max(errors[: len(errors) // 2] or errors):
+    if _gets_there(errors, skills):
         return None
     return _judged(
         run,
@@ -182,7 +237,7 @@ def _repeats(run: Run, loss: LossCurve) -> Finding | None:
         "The level of the series makes nearly all of the loss, and the last value gives it away: what remains, the "
         "change, is not predicted.",
         Evidence(
-            f"squared error {figure(last['mse'])} in the last validation, naming the last value again gives "
+            f"squared error {figure(last['mse'])} in the last look at {phase}, naming the last value again gives "
             f"{figure(last['last_value_mse'])}",
             "samples",
             skills[-1],
@@ -192,6 +247,15 @@ def _repeats(run: Run, loss: LossCurve) -> Finding | None:
         Fix("Predict the change from the last value instead of the level, and judge by the error over that guess."),
         seen,
     )
+
+
+def _gets_there(errors: list[float], skills: list[float]) -> bool:
+    """Whether the error still falls so fast that as much training again may beat the last value. Errors fall by about
+    the same factor with every doubling of the steps, and from one half of the last looks to the other is half a
+    doubling."""
+    half = len(errors) // 2
+    fell = float(np.median(errors[:half] or errors) / max(float(np.median(errors[half:])), 1e-30))
+    return fell**2 > 1 / SETTLED and fell**2 >= float(np.median(skills[half:])) / NO_BETTER
 
 
 def _judged(
@@ -243,8 +307,6 @@ def read_part(run: Run) -> Part | None:
 
 
 def _array(values: Iterator[float]) -> curves.Floats:
-    import numpy as np
-
     return np.array(list(values))
 
 

@@ -10,12 +10,17 @@ value of a column, a group that you named) it fails most of the time. Users of t
 - It is mixed up with one other class, which the confusion shows.
 
 ## How it is detected
-The last validation passes are cut into slices: by class, by length of sequences, brightness and contrast of pictures,
-columns of a small table, and by `groups` given to `doctor.log_predictions`. A slice is weak if it is wrong at least
-30 points more often than the rest and three times as often, the rest is right at least 70 % of the time, and a
-one-sided binomial test rejects an error rate of twice the rest's, at 1e-4 over the number of slices looked at. Both
-of the last passes must say so. For numbers, a slice is weak where its squared error is at least the variance of its
-own targets and three times the rest's, while the rest explains at least 70 % of its variance.
+The last validation passes are cut into slices: by class, by length of sequences, brightness and contrast of pictures
+(mean and spread of other wide inputs), columns of a small table, size of a number to be predicted, and by `groups`
+given to `doctor.log_predictions`. What has many values is cut into fifths, and its two ends into tenths. A slice is
+weak if it is wrong at least 30 points more often than the rest and three times as often, the rest is right at least
+70 % of the time, and a one-sided binomial test rejects an error rate of twice the rest's, at 1e-4 over the number of
+slices looked at. Both of the last passes must say so. For numbers, a slice is weak where its squared error is at least
+the variance of its own targets and three times the rest's, while the rest explains at least 70 % of its variance. The
+largest targets are
+weak where their squared error is half of the variance of all targets and five times the rest's, and not made by a few
+of them. By what a sample is like as a whole (length, brightness, contrast, mean, spread) 15 points and four times
+suffice, where the rest is right nine times out of ten.
 
 ## How to fix it
 Look at the worst samples of the slice first (their indices are in the evidence): damaged inputs and wrong labels show.
@@ -74,7 +79,18 @@ EXPLAINED = 0.7
 FAILS = 1.0
 """Squared error of the slice over the variance of its targets."""
 PASSES = 2
-ATTRIBUTES = ("length", "brightness", "contrast")
+ATTRIBUTES = ("length", "brightness", "contrast", "mean of the inputs", "spread of the inputs")
+"""What a sample is like as a whole. A single feature may mark where classes meet, and is harder there by nature; this
+is not, so less will do."""
+LEVELS = ("mean of the inputs", "spread of the inputs")
+"""The level of a series is that of its forecast: samples picked by it have targets that hardly differ."""
+WORSE_AS_WHOLE, TIMES_AS_WHOLE, RIGHT_AS_WHOLE = 0.15, 4.0, 0.9
+FAR_OFF, TIMES_BY_SIZE = 0.5, 5.0
+"""Squared error of the largest targets over the variance of all, and over the rest's. Picking samples by their own
+noisy target makes their error up to 1.7 times as large while noise is at most 30 % of the variance, and noise in
+proportion to the target stays below half of the variance up to a fourth of its size."""
+FEW_OF_SLICE, MOST_OF_ERROR = 0.05, 0.5
+"""Where a twentieth of a slice makes half of its error, it is some outlying targets that are far off, not the slice."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,8 @@ class Slice:
     classes: int | None = None
     """the class, where the slice is one"""
     numbers: bool = False
+    large: bool = False
+    """it holds the largest targets"""
 
     @property
     def gap(self) -> float:
@@ -154,19 +172,38 @@ def _read(fact: SamplesFact, part: dict[str, object]) -> Slice | None:
     if fact.correct is not None and "correct" in part:
         right = float(part["correct"])  # type: ignore[arg-type]
         found = Slice(name, samples, 1 - right / samples, 1 - (fact.correct - right) / rest)
-        return found if _is_weak(found, len(fact.slices)) else None
+        tested = len(fact.slices)
+        return found if _is_weak(found, tested) or (part["by"] in ATTRIBUTES and _is_dim(found, tested)) else None
     spread, variance = float(part.get("spread") or 0.0), fact.metrics.get("variance", 0.0)  # type: ignore[arg-type]
-    if fact.task != "regression" or not variance or not spread or part["by"] == "target magnitude":
+    if fact.task != "regression" or not variance or not spread or part["by"] in LEVELS:
         return None
     others = (fact.loss * fact.samples - loss * samples) / rest
+    if part["by"] == "target magnitude":
+        far = loss >= max(FAR_OFF * variance, TIMES_BY_SIZE * others) and others <= (1 - EXPLAINED) * variance
+        found = Slice(name, samples, loss / variance, others / variance, numbers=True, large=True)
+        return found if far and fact.whole and not _by_few(fact, loss, samples) else None
     if loss < FAILS * spread or others > (1 - EXPLAINED) * variance or loss < WORSE_TIMES * others:
         return None
     return Slice(name, samples, loss / variance, others / variance, numbers=True)
 
 
+def _by_few(fact: SamplesFact, loss: float, samples: float) -> bool:
+    few = max(1, round(FEW_OF_SLICE * samples))
+    return sum(float(w["loss"]) for w in fact.worst[:few]) >= MOST_OF_ERROR * loss * samples
+
+
 def _is_weak(found: Slice, tested: int) -> bool:
     if found.gap < WORSE_BY or found.error < WORSE_TIMES * found.rest or found.rest > 1 - REST_RIGHT:
         return False
+    return _is_sure(found, tested)
+
+
+def _is_dim(found: Slice, tested: int) -> bool:
+    times, rest = found.error >= TIMES_AS_WHOLE * found.rest, found.rest <= 1 - RIGHT_AS_WHOLE
+    return found.gap >= WORSE_AS_WHOLE and times and rest and _is_sure(found, tested)
+
+
+def _is_sure(found: Slice, tested: int) -> bool:
     expected = min(0.99, max(2 * found.rest, 0.02))
     wrong = round(found.error * found.samples)
     return at_least(wrong, found.samples, expected) < ERROR_RATE / max(1, tested)
@@ -184,9 +221,14 @@ def _finding(run: Run, step: int, fact: SamplesFact, worst: Slice, others: list[
         title = (
             f"Samples with {worst.name}: the error is {figure(worst.error / max(worst.rest, 1e-12))} times the rest's"
         )
+        much = (
+            f"the squared error is {worst.error:.2g} times the variance of all targets"
+            if worst.large
+            else "the predictions are no better than its mean"
+        )
         summary = (
-            f"In this slice ({worst.samples:.0f} samples) the predictions are no better than its mean, while for the "
-            f"rest they explain {1 - worst.rest:.0%} of the variance."
+            f"In this slice ({worst.samples:.0f} samples) {much}, while for the rest they explain "
+            f"{1 - worst.rest:.0%} of the variance."
         )
     else:
         title = f"{_upper(worst.name)} is wrong {worst.error:.0%} of the time, the rest {worst.rest:.0%}"
