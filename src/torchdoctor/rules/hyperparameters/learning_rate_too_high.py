@@ -18,8 +18,8 @@ or was thrown up and ended no better than it began, or had learned and lost it a
 And the updates, measured while the loss was still ordinary: the relative change of the weight matrices in one step.
 About 0.001 is usual; 0.05 is large and 0.5 rewrites the layer. A loss that spikes and recovers is not reported (unless
 the first updates rewrote the layers and most of the damage is still there: a warning; where it bounces since, or
-bounces high with half of the answers right, learning-rate-oscillation says so), nor are the losses of two optimizers that play against each other unless they end in
-NaN.
+bounces high with half of the answers right, learning-rate-oscillation says so), nor are the losses of two optimizers
+that play against each other unless they end in NaN.
 
 ## How to fix it
 Divide the rate by ten, and by ten again if that does not help. Usual starting points: Adam and AdamW 0.001 (0.0003 for
