@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, findings
-from torchdoctor.facts import ClipFact
+from torchdoctor.facts import ClipFact, ModelFact
 from torchdoctor.findings import Severity
 from torchdoctor.rules.hyperparameters import abnormal_distribution
 from torchdoctor.signals import GRADIENT, LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT, WEIGHT_L2
@@ -31,6 +31,26 @@ def test_weights_that_grow_and_grow() -> None:
 @pytest.mark.parametrize("growth", [np.linspace(1, 3, 20), np.minimum(np.linspace(1, 80, 20), 12)])
 def test_growth_that_is_small_or_has_stopped(growth: np.ndarray) -> None:
     assert findings(grown(growth, growth, growth).build(), "weight-norm-growth") == []
+
+
+@pytest.mark.parametrize(("power", "faulty"), [(2.0, True), (0.5, False)])
+def test_growth_that_a_loss_without_a_floor_rewards(power: float, faulty: bool) -> None:
+    """Ever faster below zero, as a penalty with the wrong sign does it; a likelihood that turns negative slows down."""
+    up = np.linspace(1, 5, len(LOOKS))
+    builder = grown(up, up, 1.0)
+    loss = 1 - 50 * np.linspace(0, 1, STEPS) ** power
+    assert bool(findings(builder.scalar(LOSS_TRAIN, loss).build(), "weight-norm-growth")) is faulty
+
+
+def test_one_of_two_models_that_runs_away() -> None:
+    up = np.linspace(1, 20, len(LOOKS))
+    builder = RunBuilder(STEPS)
+    names = {"G.0.weight": 1.0, "G.1.weight": 1.0, "G.2.weight": 1.0, "D.0.weight": up, "D.1.weight": up}
+    builder.parameters(dict.fromkeys(names, (8, 8))).matrix(WEIGHT_L2, names, steps=LOOKS)
+    assert findings(builder.build(), "weight-norm-growth") == []
+    for model in ("G", "D"):
+        builder.fact(ModelFact(name=model, type="Sequential", parameters=1, trainable=1, modules=1))
+    assert findings(builder.build(), "weight-norm-growth")
 
 
 def test_growth_of_one_layer_alone() -> None:

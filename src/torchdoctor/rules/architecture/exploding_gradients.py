@@ -49,7 +49,7 @@ import numpy as np
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves, movement
 from torchdoctor.rules.architecture.depth import Layer, Profile, hidden, is_recurrent, profile, stacks
-from torchdoctor.rules.architecture.recurrence import unrolled
+from torchdoctor.rules.architecture.recurrence import applications, unrolled
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.places import call_places, receiver
 from torchdoctor.rules.rule import Rule
@@ -211,7 +211,7 @@ def _loose(run: Run) -> tuple[Layer, ...]:
     parts = stacks(run)
     if len(parts) < 2 or len(run.optimizers) != 1:
         return ()
-    return unrolled(run, tuple(layer for part in parts for layer in part))
+    return unrolled(run, tuple(layer for part in parts for layer in part), applications(run))
 
 
 def _sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:

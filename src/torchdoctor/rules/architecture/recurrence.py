@@ -60,15 +60,21 @@ def fading(run: Run, layers: tuple[Layer, ...]) -> Fading | None:
     return Fading(layer, rate, steps)
 
 
-def unrolled(run: Run, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+def unrolled(run: Run, layers: tuple[Layer, ...], steps: int | None = None) -> tuple[Layer, ...]:
     """Layers that may be the recurrent one of a plain cell written by hand; nothing where there is no such cell."""
-    graph, known, steps = run.last_fact(GraphFact), run.last_fact(LayersFact), sequence_length(run)
+    graph, known, steps = run.last_fact(GraphFact), run.last_fact(LayersFact), steps or sequence_length(run)
     if graph is None or known is None or steps is None or steps < MIN_REPEATED:
         return ()
     products, squashed, gated = (_count(graph, names) for names in (PRODUCTS, SQUASHING, GATES))
     if products < len(known.layers) + steps - 2 or squashed < steps - 1 or gated >= steps - 1:
         return ()
     return tuple(x for x in layers[:-1] if len(x.shape) == 2 and x.shape[1] >= x.shape[0] > 1)
+
+
+def applications(run: Run) -> int:
+    """How often a plain activation function stands in the graph: once a time step, where a cell is unrolled."""
+    graph = run.last_fact(GraphFact)
+    return _count(graph, SQUASHING) if graph is not None else 0
 
 
 def _count(graph: GraphFact, names: tuple[str, ...]) -> int:

@@ -13,8 +13,10 @@ weight's size), rounding gets coarse, and sooner or later something overflows.
 
 ## How it is detected
 The norm of the typical weight matrix at the end is eight times what it was at the first look and more (matrices that
-started near zero are left out), and it is still growing: by a seventh and more over the last third of the run. Where
-the loss falls below every bound as well, that is told too.
+started near zero are left out), and it is still growing: by a seventh and more over the last third of the run. With
+several models each is judged by itself as well. Four times are enough where the loss falls below zero ever faster, in
+the last third of the run more than in the second: then size itself is rewarded. Where the loss falls below every bound,
+that is told too.
 
 ## How to fix it
 Look at the loss first: does it have a floor, and do its penalties have the right sign? Then add weight decay (AdamW,
@@ -35,6 +37,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from torchdoctor.facts import ModelFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import curves, movement
 from torchdoctor.rules.curves import Floats, figure
@@ -61,6 +64,11 @@ RULE = Rule(
 
 GROWN = 8.0
 """Norm at the end over the first look. Trainings that go well end between 1 and 4 times."""
+GROWN_FOR_REWARD = 4.0
+"""The same where the loss falls ever faster below zero, which is proof enough that size itself is rewarded."""
+FASTER = 1.2
+"""Fall from the second to the last third of the run over that from the first to the second. Losses with a floor slow
+down: a likelihood that turns negative flattens out."""
 STILL_GROWING = 1 / 7
 """Growth over the last third of the run, as a share of the norm. Growth with the root of time gives a fifth."""
 LEAST_STEPS, LEAST_LOOKS = 60, 6
@@ -70,12 +78,34 @@ def detect(run: Run) -> Iterator[Finding]:
     trace = matrices(run)
     if trace is None or run.steps < LEAST_STEPS or len(trace) < LEAST_LOOKS:
         return
-    norms_SL = trace.values
-    growth_L = norms_SL[-1] / norms_SL[0]
-    typical = float(np.sort(growth_L)[(len(growth_L) - 1) // 2])
-    late = growth_late(trace)
-    if typical >= GROWN and late >= STILL_GROWING:
-        yield _finding(run, trace, growth_L, typical, late)
+    needed = GROWN_FOR_REWARD if rewards_size(run) else GROWN
+    for part in (trace, *_by_model(run, trace)):
+        growth_L = part.values[-1] / part.values[0]
+        typical = float(np.sort(growth_L)[(len(growth_L) - 1) // 2])
+        late = growth_late(part)
+        if typical >= needed and late >= STILL_GROWING:
+            yield _finding(run, part, growth_L, typical, late)
+            return
+
+
+def _by_model(run: Run, trace: Trace) -> list[Trace]:
+    """The matrices of each of several models: a critic may run away from a generator that stays."""
+    models = sorted({f.name for f in run.facts(ModelFact) if f.name}, key=len, reverse=True)
+    names: dict[str, list[str]] = {}
+    for column in trace.columns:
+        owner = next((m for m in models if column.startswith(f"{m}.")), "")
+        names.setdefault(owner, []).append(column)
+    return [trace.select(columns) for columns in names.values() if len(columns) >= 2] if len(names) > 1 else []
+
+
+def rewards_size(run: Run) -> bool:
+    """One loss that falls below zero and ever faster: it has no floor, so the size of the weights is what pays."""
+    keys = run.keys(LOSS_TRAIN)
+    curve = curves.read(run.scalar(LOSS_TRAIN, keys[0]), closely=False) if len(keys) == 1 else None
+    if curve is None or len(curve) < LEAST_STEPS or curve.broke_at is not None:
+        return False
+    thirds = [float(np.median(part)) for part in np.array_split(curve.values, 3)]
+    return thirds[2] < 0 and thirds[1] - thirds[2] >= FASTER * (thirds[0] - thirds[1]) > 0
 
 
 def matrices(run: Run) -> Trace | None:
