@@ -139,7 +139,7 @@ BATCH_PART = _step(
     "batch.part",
     "share",
     _GOVERNED,
-    "samples of the batch over those in the memory it was cut from: 1 for a tensor of its own, or for the very object "
+    "samples of the batch over those in the memory it was cut from: 1 for a tensor of its own; 2 for the very object "
     "that the look before saw; key: phase",
 )
 BATCH_BITS = _step(

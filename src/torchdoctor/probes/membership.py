@@ -41,6 +41,7 @@ HELD = 1024
 """Elements of a sample up to which a batch is held until its loss: as wide as the leakage probe reads."""
 SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 512
 BIT_ELEMENTS = 8
+SAME_OBJECT = 2.0
 GROUPS = 40
 BUCKETS, TOKENS = 64, 1 << 16
 
@@ -151,7 +152,7 @@ class MembershipProbe:
         if seen.grad:
             seen.data["spread"] = measure_spread(tensor.detach())
             seen.data["bits"] = measure_bits(tensor.detach())
-            seen.data["part"] = 1.0 if self.last_input() is tensor else cut_from(tensor)
+            seen.data["part"] = SAME_OBJECT if self.last_input() is tensor else cut_from(tensor)
             self.last_input = weakref.ref(tensor)
             self.held = tensor if tensor.numel() <= HELD * max(1, tensor.shape[0]) else None
             return

@@ -6,6 +6,7 @@ import pytest
 from building import RunBuilder, detect, findings
 from torchdoctor.facts import InputsFact, LoaderFact, MembershipFact, SplitFact
 from torchdoctor.findings import RuledOut, Severity
+from torchdoctor.rules.data.repeated_batch import is_irregular
 from torchdoctor.signals import (
     BATCH_PART,
     BATCH_REPEATED,
@@ -118,3 +119,9 @@ def test_a_sampler_that_draws_the_same_few_in_every_epoch(
         .scalar(LOSS_VALIDATION, validation, steps=[50, 99])
     )
     assert len(findings(run.build(), NAME)) == expected
+
+
+def test_labels_in_an_order_that_nobody_designs() -> None:
+    order = np.random.default_rng(0).integers(0, 3, 48).tolist()
+    assert is_irregular(order)
+    assert not is_irregular(sorted(order)) and not is_irregular([0, 1, 2] * 16) and not is_irregular([0] * 48)

@@ -15,13 +15,14 @@ follow. Where workers share their random numbers, augmentation has a fraction of
 ## How it is detected
 Samples of looked-at batches are fingerprinted, the first four steps among them. The finding stands where a loader was
 asked for a batch in every step and handed out the same samples, although it holds more; where batches of successive
-steps were equal again and again; where every step cuts the same few samples anew out of a larger tensor, or makes them
-anew by an index out of one found among the loop's variables, with no mask or kept index that chooses them; where a
-batch fetched once is used in all steps although its loader holds several times more, and validation, which a test of
+steps were equal again and again; where every step cuts the same few samples anew out of a larger tensor; where it makes
+the same small batch anew, twice as many samples are validated on, and validation loss is twice the training loss; where
+a batch fetched once is used in all steps although its loader holds several times more, and validation, which a test of
 memorising does not do, is worse than training; where a sampler of the user's own hands out a tenth of its dataset or
 less, each sample many times, and validation is worse than training; and where a loader with several workers has a
 generator in its dataset that its methods use, or a worker_init_fn that seeds without regard to the worker. Where inputs
-are never the same but targets of many values are (noise added to one batch), the targets are compared.
+are never the same but targets of many values are (noise added to one batch), the targets are compared; labels, where
+their order is of 30 bits or more, and neither in blocks nor periodic.
 
 ## How to fix it
 Iterate over the loader (`for batch in loader`), advance the index, divide an iterable dataset by
@@ -47,7 +48,7 @@ import numpy as np
 from torchdoctor.facts import TRAIN, InputsFact, LoaderFact, MembershipFact, SplitFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
-from torchdoctor.rules.data.membership import members
+from torchdoctor.rules.data.membership import members, validation_size
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -93,8 +94,13 @@ CUT = 0.25
 LEAST_VALIDATIONS = 2
 GAP = 1.2
 """Validation loss over training loss, from which on a batch that is kept is not all there is to learn from."""
+FAR_BEHIND, SMALL, TWICE = 2.0, 256, 2.0
+"""A batch that is made anew in every step (`X[rows]`, `torch.stack`) may be all the training data. It is not taken for
+that where twice as much is validated on, the batch is of a usual size, and what is learned does not hold."""
 TARGET_ELEMENTS = 8
 """Targets of so many floating-point values are samples of their own: labels agree by chance or by design."""
+LABEL_BITS = 30.0
+"""Entropy of a batch's labels, from which on the same ones in the same order are the same samples."""
 FEW, LEAST_DRAWS, LEAST_KEPT = 0.1, 4.0, 10
 """Share of a dataset that its sampler draws from; how often each of them was met in the looks, so that no others are to
 be expected (of four draws each, e^-4 or 2 % would be missing); and fingerprints that were kept of them."""
@@ -189,9 +195,24 @@ def equal_targets(run: Run) -> int | None:
     means, stds = run.scalar(TARGET_MEAN, TRAIN).values, run.scalar(TARGET_STD, TRAIN).values
     if first is None or others or min(len(means), len(stds)) <= LEAST_LOOKS or np.ptp(means) != 0 or np.ptp(stds) != 0:
         return None
+    if not first.dtype.startswith("float") and is_irregular(first.fingerprints):
+        return len(means)
     distinct = len(set(first.fingerprints)) >= SAME * len(first.fingerprints) > 1
     wide = first.dtype.startswith("float") and int(np.prod(first.shape[1:])) >= TARGET_ELEMENTS
     return len(means) if distinct and wide else None
+
+
+def is_irregular(labels: list[int]) -> bool:
+    """Whether labels stand in an order that nobody designs and that chance does not bring again: neither in blocks nor
+    periodic, and of many bits."""
+    _, at = np.unique(np.array(labels, np.int64), return_inverse=True)
+    shares = np.bincount(at) / max(1, len(at))
+    bits = -len(at) * float((shares * np.log2(shares)).sum())
+    if bits < LABEL_BITS:
+        return False
+    changes = float((at[1:] != at[:-1]).mean())
+    periodic = any((at[k:] == at[:-k]).all() for k in range(1, len(at) // 2 + 1))
+    return not periodic and changes >= (1 - float((shares**2).sum())) / 2
 
 
 def falls_behind(run: Run) -> float | None:
@@ -236,6 +257,19 @@ def judge_same(run: Run, looks: int, by_targets: bool = False) -> Iterator[Findi
                 f"and validation loss is {gap:.1f} times training loss"
             )
             fix = Fix("Fetch a batch in every step.", "for batch in loader:  # the step belongs inside this loop")
+            yield _finding(run, Severity.WARNING, looks, text, fix)
+    elif not loaders and (gap := falls_behind(run)) is not None and gap >= FAR_BEHIND:
+        validated = validation_size(run) or 0.0
+        anew = len(parts) > 0 and float(np.median(parts)) <= 1
+        if anew and batch <= SMALL and validated >= TWICE * batch:
+            text = (
+                f"all steps saw the same {batch:.0f} samples, while {validated:,.0f} are validated on; validation loss "
+                f"is {gap:.1f} times training loss"
+            )
+            fix = Fix(
+                "Draw other samples in every step.",
+                "for rows in torch.randperm(len(X)).split(batch_size):\n    xb, yb = X[rows], y[rows]",
+            )
             yield _finding(run, Severity.WARNING, looks, text, fix)
 
 
