@@ -102,7 +102,6 @@ def test_what_was_not_examined_is_grouped_by_reason() -> None:
             NotExamined("miscalibrated", ("loss.validation",)),
             NotExamined("noisy-validation", ("loss.validation",)),
             NotExamined("clipping-too-tight", ("clip.norm",)),
-            NotExamined("environment-differs", ("comparison",)),
             NotExamined("dead-relu", (f"{RULE_FAILED}: KeyError: 'a'",)),
             NotExamined("new", ("quantum.flux",)),
         ),
@@ -110,9 +109,8 @@ def test_what_was_not_examined_is_grouped_by_reason() -> None:
     assert describe_not_examined(verdict) == [
         "overfitting, train-mode-in-evaluation and 2 others (no validation loss was seen)",
         "clipping-too-tight (gradients are not clipped)",
-        "environment-differs (it compares two runs: torchdoctor diff GOOD BAD)",
-        "dead-relu (torchdoctor's own fault, please report it)",
         "new (the run lacks quantum.flux)",
+        "dead-relu (torchdoctor's own fault, please report it)",
     ]
 
 
@@ -163,3 +161,20 @@ def test_a_misspelled_permit_is_pointed_out(tmp_path: Path) -> None:
     finding = Finding("dead-relu", "A001", "architecture", Severity.WARNING, 0.9, "t", "s", Fix("f"), where=places)
     (said,) = describe_strays(Verdict({}, (finding,)), Settings(folders=(str(tmp_path),)), tmp_path)
     assert said.startswith("train.py:1 allows 'ded-relu'") and said.endswith("did you mean dead-relu?")
+
+
+def test_many_reasons_are_told_in_short_but_our_own_faults_by_name() -> None:
+    needs = [
+        "clip.norm",
+        "clip.threshold",
+        f"{RULE_FAILED}: KeyError: 'a'",
+        "scaler.scale",
+        "loss.validation",
+        "comparison",
+    ]
+    verdict = Verdict(run={}, not_examined=tuple(NotExamined(f"rule-{n}", (need,)) for n, need in enumerate(needs)))
+    assert describe_not_examined(verdict) == [
+        "5 diagnoses: gradients are not clipped (2); there is no gradient scaler; no validation loss was seen; "
+        "it compares two runs: torchdoctor diff GOOD BAD",
+        "rule-2 (torchdoctor's own fault, please report it)",
+    ]

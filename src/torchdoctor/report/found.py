@@ -31,8 +31,9 @@ from torchdoctor.settings import Settings, known_rules
 EPOCH_TOLERANCE = 0.05
 """Validation this close to once a pass through the training loader is called once an epoch."""
 
+OUR_FAULT = "torchdoctor's own fault, please report it"
 REASONS: tuple[tuple[str, str], ...] = (
-    (RULE_FAILED, "torchdoctor's own fault, please report it"),
+    (RULE_FAILED, OUR_FAULT),
     ("comparison", "it compares two runs: torchdoctor diff GOOD BAD"),
     ("loss.validation", "no validation loss was seen"),
     ("accuracy.validation", "no validation pass with classes was seen"),
@@ -106,6 +107,9 @@ REASONS: tuple[tuple[str, str], ...] = (
 """Why a rule could not look, by how the name of the missing signal or fact begins; the first that fits is said."""
 
 
+REASONS_IN_FULL = 3
+
+
 def describe_found(run: Run) -> str:
     """1 model (Net, 12.3 k parameters), 1 optimizer (SGD), training loss at train.py:41, validation ..."""
     parts = [_models(run), _optimizers(run), _loaders(run), _training(run), _validation(run), *_extras(run)]
@@ -124,11 +128,18 @@ def describe_unknown(run: Run) -> list[str]:
 
 
 def describe_not_examined(verdict: Verdict) -> list[str]:
-    """One entry for each reason: `train-mode-in-evaluation and 3 others (no validation loss was seen)`."""
+    """One entry for each reason: `train-mode-in-evaluation and 3 others (no validation loss was seen)`. Of many reasons
+    only how many diagnoses each has: their names are in the JSON, and the letter is to be short."""
     by_reason: dict[str, list[str]] = {}
     for entry in verdict.not_examined:
         by_reason.setdefault(_reason(entry.needs), []).append(entry.name)
-    return [f"{listed(names, most=2)} ({reason})" for reason, names in by_reason.items()]
+    ours = {OUR_FAULT: by_reason.pop(OUR_FAULT)} if OUR_FAULT in by_reason else {}
+    in_short = []
+    if len(by_reason) > REASONS_IN_FULL:
+        counted = [f"{reason} ({len(names)})" if len(names) > 1 else reason for reason, names in by_reason.items()]
+        in_short = [f"{sum(map(len, by_reason.values()))} diagnoses: {'; '.join(counted)}"]
+        by_reason = {}
+    return in_short + [f"{listed(names, most=2)} ({reason})" for reason, names in (by_reason | ours).items()]
 
 
 def describe_silenced(verdict: Verdict, cwd: Path) -> list[str]:
