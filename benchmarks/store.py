@@ -37,7 +37,7 @@ PACE = (20, 0.002)
 """After so many steps, seconds of sleep: a loop of up to 10,000 steps a second, far faster than any training."""
 
 
-STRETCHED = ("normal", "x")
+STRETCHED = ("weak-slice/healthy-cnn", "healthy/char-transformer")
 
 
 def names_of(scope: Scope) -> list[str]:
@@ -116,24 +116,24 @@ def stretch(folder: Path, case: str, steps: int, tensors: int) -> dict[str, Any]
                 for copy in range(1, times):
                     again = replace(seen.fact, name=_copied(seen.fact.name, copy))
                     recorder.fact(again, int(seen.step * longer), again.name)
-        scalars, rows = [], []
+        scalars: list[tuple[str, str, list[float]]] = []
+        matrices: dict[tuple[str, ...], dict[str, np.ndarray]] = {}
         for name, key in sorted(source.available):
             trace = source.load(name, key)
             if signals.ALL[name].scope is Scope.STEP:
-                drawn = np.interp(np.arange(steps) / longer, trace.steps, trace.values)
-                scalars.append((name, key, drawn.tolist()))
+                scalars.append((name, key, np.interp(np.arange(steps) / longer, trace.steps, trace.values).tolist()))
             elif len(trace):
                 columns = tuple(_copied(c, copy) for copy in range(times) for c in trace.columns)
-                rows.append((name, columns, np.tile(trace.values, (1, times)), trace.steps * longer))
+                matrices.setdefault(columns, {})[name] = np.tile(trace.values, (1, times))
     for step in range(steps):
-        for name, key, values in scalars:
-            recorder.scalar(name, step, values[step], key)
-        for name, columns, values, at in rows:
-            recorder.matrix(step, columns, {name: values[max(np.searchsorted(at, step, "right") - 1, 0)]})
+        for name, key, drawn in scalars:
+            recorder.scalar(name, step, drawn[step], key)
+        for columns, tables in matrices.items():
+            recorder.matrix(step, columns, {name: t[step * len(t) // steps] for name, t in tables.items()})
         if step % PACE[0] == 0:
-            time.sleep(PACE[1])
+            time.sleep(5 * PACE[1] * len(matrices))
     recorder.close()
-    return {"signals": len(scalars) + len(rows), **outcome(recorder, folder)}
+    return {"signals": len(scalars) + sum(map(len, matrices.values())), **outcome(recorder, folder)}
 
 
 def _copied(name: str, copy: int) -> str:
