@@ -175,6 +175,6 @@ def test_many_reasons_are_told_in_short_but_our_own_faults_by_name() -> None:
     verdict = Verdict(run={}, not_examined=tuple(NotExamined(f"rule-{n}", (need,)) for n, need in enumerate(needs)))
     assert describe_not_examined(verdict) == [
         "5 diagnoses: gradients are not clipped (2); there is no gradient scaler; no validation loss was seen; "
-        "it compares two runs: torchdoctor diff GOOD BAD",
+        "two runs are compared by: torchdoctor diff GOOD BAD",
         "rule-2 (torchdoctor's own fault, please report it)",
     ]

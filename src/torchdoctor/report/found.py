@@ -34,7 +34,7 @@ EPOCH_TOLERANCE = 0.05
 OUR_FAULT = "torchdoctor's own fault, please report it"
 REASONS: tuple[tuple[str, str], ...] = (
     (RULE_FAILED, OUR_FAULT),
-    ("comparison", "it compares two runs: torchdoctor diff GOOD BAD"),
+    ("comparison", "two runs are compared by: torchdoctor diff GOOD BAD"),
     ("loss.validation", "no validation loss was seen"),
     ("accuracy.validation", "no validation pass with classes was seen"),
     ("confidence.validation", "no validation pass with classes was seen"),
