@@ -44,3 +44,9 @@ def test_a_checkpoint_now_and_then() -> None:
     pause = PauseFact("torch.save", 5, 0.4, 400)
     builder = RunBuilder(400).scalar(signals.TIME_STEP, np.full(400, 0.01)).fact(pause, 399)
     assert not findings(builder.build(), NAME)
+
+
+def test_a_short_run_that_mostly_saves() -> None:
+    builder = RunBuilder(100).scalar(signals.TIME_STEP, np.full(100, 0.012))
+    assert findings(builder.fact(PauseFact("torch.save", 10, 0.6, 100), 99).build(), NAME)
+    assert not findings(builder.fact(PauseFact("torch.save", 60, 0.6, 100), 99).build(), NAME)

@@ -11,7 +11,8 @@ the run's time goes into something that is not training.
 
 ## How it is detected
 Calls of `torch.save`, `gc.collect` and `torch.cuda.empty_cache` during training are timed, with their place. They are
-reported if they take 20 % of the training's time and at least a second in all. Otherwise step times (without our own
+reported if they take 20 % of the training's time and at least a second in all; in a run of a few seconds, if they take
+40 % of it, 0.4 s in all and 20 ms each. Otherwise step times (without our own
 part, and without validation) are searched for steps of five times the usual length, at least 0.2 s longer, that come at
 regular intervals and add up to a quarter of the time.
 
@@ -48,6 +49,9 @@ PAUSE_SHARE = 0.2
 PAUSE_SECONDS = 1.0
 """In all: below it nobody would wait for less."""
 LEAST_PAUSES = 3
+SHORT_SECONDS, MOST, LONG_CALL = 0.4, 0.4, 0.02
+"""A run of a few seconds is a trial: where calls take this share of it, and each is longer than any small checkpoint
+takes, a longer run will lose the same share."""
 TIMES = 5.0
 """A stall over the usual step. Chosen: batches of uneven length make longer steps too, but seldom fivefold ones."""
 LONGER = 0.2
@@ -95,13 +99,18 @@ def detect(run: Run) -> Iterator[Finding]:
     if (
         pause is not None
         and pause.count >= LEAST_PAUSES
-        and pause.seconds >= max(PAUSE_SECONDS, PAUSE_SHARE * training)
+        and (pause.seconds >= max(PAUSE_SECONDS, PAUSE_SHARE * training) or _is_most_of_it(pause, training))
     ):
         yield _paused(run, pause, training)
         return
     stalls = _stalls(run, trace)
     if stalls is not None:
         yield _stalled(stalls, trace)
+
+
+def _is_most_of_it(pause: PauseFact, training: float) -> bool:
+    long = pause.seconds >= LONG_CALL * pause.count and pause.count >= LEAST_STALLS
+    return long and pause.seconds >= max(SHORT_SECONDS, MOST * training)
 
 
 def _paused(run: Run, pause: PauseFact, training: float) -> Finding:
