@@ -17,7 +17,8 @@ beyond doubt) and stands above 30 % of what a
 constant guess scores. Validation, where there is one, is within 15 % of it. The weight matrices still change by 0.01 %
 to 5 % a step, and the rate is no less than a tenth of its highest. There are fewer trainable parameters than half the
 training samples (or than 2,000 where their number is unknown), so that the model could not learn them by heart; or it
-reconstructs its own input through a layer with less than half as many units as the input has numbers. And what it gets
+reconstructs its own input, bare or from under noise, through a layer with less than half as many units as the input
+has numbers. And what it gets
 wrong has structure: in the training batches the residuals of nearest neighbours agree (of a model that reconstructs its
 input: the residuals of its outputs go together), by 0.2 on average and on the last looks, more than four standard
 errors above zero, where noise gives zero. A model with a hidden layer that gives all samples one class has failed
@@ -82,6 +83,9 @@ ONE_ANSWER = 0.99
 """Share of the samples that get the same class."""
 SQUEEZED = 0.5
 """Units of the narrowest layer over the numbers that have to pass through it."""
+ALIKE = 0.25
+"""Standard deviations between the moments of an input and of what it was made from. Noise of three quarters of the
+signal's own spread raises it by a quarter."""
 PER_SAMPLE, UNKNOWN_SAMPLES = 0.5, 2000
 
 
@@ -146,14 +150,23 @@ def _samples(run: Run) -> int | None:
 
 
 def _is_squeezed(run: Run) -> bool:
-    """The target is the input itself, and on the way there is a layer far narrower than both."""
+    """The target is the input itself, bare or under noise, and on the way there is a layer far narrower than both."""
     looks = [f for f in run.facts(InputsFact) if f.phase == TRAIN]
-    inputs = {(math.prod(f.shape), f.mean, f.std): math.prod(f.shape[1:]) for f in looks if f.role == "input"}
-    sizes = [inputs.get((math.prod(f.shape), f.mean, f.std)) for f in looks if f.role == "target" and f.std]
+    inputs, targets = ([f for f in looks if f.role == role] for role in ("input", "target"))
+    targets = [f for f in targets if f.std]
     narrow = _narrowest(run)
-    if not sizes or any(size is None for size in sizes) or narrow is None or narrow["kernel"]:
+    if not targets or narrow is None or narrow["kernel"]:
         return False
-    return int(narrow["fan_out"]) < SQUEEZED * min(size for size in sizes if size is not None)
+    if not all(any(_alike(target, given) for given in inputs) for target in targets):
+        return False
+    return int(narrow["fan_out"]) < SQUEEZED * min(math.prod(f.shape[1:]) for f in targets)
+
+
+def _alike(target: InputsFact, given: InputsFact) -> bool:
+    """Of one shape, and of nearly the same mean and spread: a copy, or one that noise was put on."""
+    if target.shape != given.shape or not target.std or not given.std or target.mean is None or given.mean is None:
+        return False
+    return abs(target.mean - given.mean) <= ALIKE * target.std and abs(given.std - target.std) <= ALIKE * target.std
 
 
 def _narrowest(run: Run) -> dict[str, Any] | None:

@@ -73,6 +73,7 @@ RULE = Rule(
         "over-regularized",
         "batch-too-small",
         "underfitting",
+        "capacity-too-low",
         "overfitting",
         "majority-class-collapse",
         "representation-collapse",
