@@ -96,7 +96,6 @@ class LossSites:
             session.membership.target(seen, target)
         elif BATCH in session.context.looks:
             session.leakage.look(session.membership.last_input(), target)
-            session.membership.held = None
         if grad:
             if detailed:
                 session.called_loss.called(_mean_loss(call))

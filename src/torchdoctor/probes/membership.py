@@ -37,8 +37,6 @@ POSITIONS = 2
 COMPARED = 12
 """Validations of which the first batches are kept to be compared with one another."""
 SAMPLES_COMPARED = 64
-HELD = 1024
-"""Elements of a sample up to which a batch is held until its loss: as wide as the leakage probe reads."""
 SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 512
 BIT_ELEMENTS = 8
 SAME_OBJECT = 2.0
@@ -123,9 +121,6 @@ class MembershipProbe:
         self._last: set[int] = set()
         self.last_input: Callable[[], Tensor | None] = lambda: None
         """what the model got at the last look at training, if it still exists"""
-        self.held: Tensor | None = None
-        """the same, kept alive until the loss of that pass where it is small: a batch that is indexed in the call of
-        the model is gone by then, unless its first layer happens to save it"""
         self._validation = -1
         self._position = 0
 
@@ -154,7 +149,6 @@ class MembershipProbe:
             seen.data["bits"] = measure_bits(tensor.detach())
             seen.data["part"] = SAME_OBJECT if self.last_input() is tensor else cut_from(tensor)
             self.last_input = weakref.ref(tensor)
-            self.held = tensor if tensor.numel() <= HELD * max(1, tensor.shape[0]) else None
             return
         if self._loop.validations <= VALIDATIONS_READ:
             seen.data["moments"] = (list(tensor.shape), measure_moments(tensor.detach()))
