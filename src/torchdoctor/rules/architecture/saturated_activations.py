@@ -66,6 +66,8 @@ RULE = Rule(
         "capacity-too-low",
         "majority-class-collapse",
         "bad-initialization-scale",
+        "inputs-and-labels-unrelated",
+        "overfitting",
     ),
 )
 
