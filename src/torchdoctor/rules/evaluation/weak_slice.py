@@ -16,11 +16,11 @@ given to `doctor.log_predictions`. What has many values is cut into fifths, and 
 weak if it is wrong at least 30 points more often than the rest and three times as often, the rest is right at least
 70 % of the time, and a one-sided binomial test rejects an error rate of twice the rest's, at 1e-4 over the number of
 slices looked at. Both of the last passes must say so. For numbers, a slice is weak where its squared error is at least
-the variance of its own targets and three times the rest's, while the rest explains at least 70 % of its variance. The
-largest targets are
-weak where their squared error is half of the variance of all targets and five times the rest's, and not made by a few
-of them. By what a sample is like as a whole (length, brightness, contrast, mean, spread) 15 points and four times
-suffice, where the rest is right nine times out of ten.
+the variance of its own targets and, less two standard errors, three times the rest's, while the rest explains at
+least 70 % of its variance. The largest targets are weak where their squared error, less as much, is half of the
+variance of all targets and five times the rest's, and not made by a few of them. By what a sample is like as a whole
+(length, brightness, contrast, mean, spread) 15 points and four times suffice, where the rest is right nine times out of
+ten.
 
 ## How to fix it
 Look at the worst samples of the slice first (their indices are in the evidence): damaged inputs and wrong labels show.
@@ -36,6 +36,7 @@ Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts" (2020)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -78,6 +79,9 @@ EXPLAINED = 0.7
 """R2 of the rest where numbers are predicted."""
 FAILS = 1.0
 """Squared error of the slice over the variance of its targets."""
+SQUARES_SPREAD, ERRORS = math.sqrt(2), 2.0
+"""Standard deviation of the squares of normal errors over their mean, and standard errors by which the mean of a slice
+may be too high by luck."""
 PASSES = 2
 ATTRIBUTES = ("length", "brightness", "contrast", "mean of the inputs", "spread of the inputs")
 """What a sample is like as a whole. A single feature may mark where classes meet, and is harder there by nature; this
@@ -178,11 +182,12 @@ def _read(fact: SamplesFact, part: dict[str, object]) -> Slice | None:
     if fact.task != "regression" or not variance or not spread or part["by"] in LEVELS:
         return None
     others = (fact.loss * fact.samples - loss * samples) / rest
+    surely = loss * max(0.0, 1 - ERRORS * SQUARES_SPREAD / math.sqrt(samples))
     if part["by"] == "target magnitude":
-        far = loss >= max(FAR_OFF * variance, TIMES_BY_SIZE * others) and others <= (1 - EXPLAINED) * variance
+        far = surely >= max(FAR_OFF * variance, TIMES_BY_SIZE * others) and others <= (1 - EXPLAINED) * variance
         found = Slice(name, samples, loss / variance, others / variance, numbers=True, large=True)
         return found if far and fact.whole and not _by_few(fact, loss, samples) else None
-    if loss < FAILS * spread or others > (1 - EXPLAINED) * variance or loss < WORSE_TIMES * others:
+    if loss < FAILS * spread or others > (1 - EXPLAINED) * variance or surely < WORSE_TIMES * others:
         return None
     return Slice(name, samples, loss / variance, others / variance, numbers=True)
 
