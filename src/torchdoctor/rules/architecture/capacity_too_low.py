@@ -12,17 +12,15 @@ underfitting says so.)
 
 ## How it is detected
 All of these must hold. The training loss has been flat over the last third (it fell by less than 4 %, or 8 % of all
-that was gained over a constant guess, and is not likely to have fallen by a fifth, nor did it over the last half
-beyond doubt) and stands above 30 % of what a
-constant guess scores. Validation, where there is one, is within 15 % of it. The weight matrices still change by 0.01 %
-to 5 % a step, and the rate is no less than a tenth of its highest. There are fewer trainable parameters than half the
-training samples (or than 2,000 where their number is unknown), so that the model could not learn them by heart; or it
-reconstructs its own input, bare or from under noise, through a layer with less than half as many units as the input
-has numbers. And what it gets
-wrong has structure: in the training batches the residuals of nearest neighbours agree (of a model that reconstructs its
-input: the residuals of its outputs go together), by 0.2 on average and on the last looks, more than four standard
-errors above zero, where noise gives zero. A model with a hidden layer that gives all samples one class has failed
-otherwise.
+that was gained over a constant guess, and is not likely to have fallen by a fifth, nor did it over the last half beyond
+doubt) and stands between 30 % and 105 % of what a constant guess scores. Validation, where there is one, is within 15 %
+of it. The weight matrices still change by 0.01 % to 5 % a step, and the rate is no less than a tenth of its highest.
+There are fewer trainable parameters than half the training samples (or than 2,000 where their number is unknown), so
+that the model could not learn them by heart; or it reconstructs its own input, bare or from under noise, through a
+layer with less than half as many units as the input has numbers. And what it gets wrong has structure: in the training
+batches the residuals of nearest neighbours agree (of a model that reconstructs its input: the residuals of its outputs
+go together), by 0.2 on average and on the last looks, more than four standard errors above zero, where noise gives
+zero. A model with a hidden layer that gives all samples one class has failed otherwise.
 
 ## How to fix it
 Widen the narrowest layer, add a hidden layer, or use a kind of model that fits the data (convolutions for images).
@@ -89,6 +87,11 @@ signal's own spread raises it by a quarter."""
 PER_SAMPLE, UNKNOWN_SAMPLES = 0.5, 2000
 
 
+WORSE = 1.05
+"""The same from above: the smallest model is no worse than a constant guess. Where the loss is, it counts more than the
+guess does (weighted classes, another term), and how good it is cannot be told."""
+
+
 def detect(run: Run) -> Iterator[Finding]:
     loss, guess = loss_curve(run), baseline.chance(run)
     if loss is None or guess is None or loss.broke_at is not None or run.steps < MIN_STEPS or len(loss.curve) < 60:
@@ -101,7 +104,7 @@ def detect(run: Run) -> Iterator[Finding]:
     half = curves.trend(curve.values[-(len(curve) // 2) :])
     falls = falls or (half.sigmas < -FALLING and half.change < -STEEP * end)
     validation = curves.level(curves.read(run.scalar(LOSS_VALIDATION), closely=False).values)
-    if end < POOR * guess or falls:
+    if not POOR * guess <= end <= WORSE * guess or falls:
         return
     if math.isfinite(validation) and abs(validation - end) > EQUAL * end:
         return

@@ -17,13 +17,13 @@ loss does not fall, turns non-finite, or an update is larger than the weights). 
 nearly every layer has more than the one behind it: behind a normalisation the first updates inflate the weights, which
 shrinks their gradients and hides the rise from all later looks. Or the signal itself grows a hundredfold and more over
 eight and more layers of usual weights without normalisation, as in a stack of residual blocks: then every layer's
-gradient is as much too large, and the loss climbs or turns non-finite. Or over time steps, in recurrent models:
-at the first look a change of the recurrent weights by one percent would change the loss by its own size or more (norm
-of gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips
-the gradient, and the loss climbs, turns non-finite, or loses less than a fifth of its start. Or over training, in
-recurrent models: the gradient norm jumps to a hundred times its own history, unclipped, after updates that were small
-(so the learning rate was not to blame), and the loss is worse afterwards. Jumps in other models are left to the rules
-on learning rate and data.
+gradient is as much too large, and the loss climbs or turns non-finite. Or over time steps, in recurrent models: at the
+first look a change of the recurrent weights by one percent would change the loss by its own size or more (norm of
+gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips the
+gradient, and the loss climbs, turns non-finite, or (without gates) loses less than a fifth of its start. Or over
+training, in recurrent models: the gradient norm jumps to a hundred times its own history, unclipped, after updates that
+were small (so the learning rate was not to blame), and the loss is worse afterwards. Jumps in other models are left to
+the rules on learning rate and data.
 
 ## How to fix it
 Clip the gradient norm before the step. For sequences: truncate backpropagation, use an LSTM or GRU, start the recurrent
@@ -97,6 +97,7 @@ GROWN = 100.0
 """Spread of the last quarter's outputs over the first quarter's."""
 SENSITIVE = 100.0
 """Norm of gradient times norm of weight over loss: the loss changes by this many percent for one percent of weight."""
+GATED = ("LSTM", "LSTMCell", "GRU", "GRUCell")
 LITTLE = 0.2
 """Share of the first loss that is gone, below which a steep start has done harm."""
 SHARE_OF_WEIGHTS = 1.0
@@ -130,7 +131,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             continue
         recurrent = tuple(layer for layer in layers if is_recurrent(layer)) or unrolled(run, layers)
         steep = _sensitivity(run, recurrent)
-        if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run)):
+        if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):
             found = True
             yield _over_time(run, *steep, harm)
             continue
@@ -139,7 +140,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             found = True
             yield _over_training(run, recurrent, jump, harm)
     steep = None if found else _sensitivity(run, _loose(run))
-    if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run)):
+    if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):
         found = True
         yield _over_time(run, *steep, harm)
     if not found and broken_at(run) is None:
@@ -238,9 +239,10 @@ def _climb(run: Run) -> str | None:
     return None
 
 
-def _standstill(run: Run) -> str | None:
+def _standstill(run: Run, layer: Layer) -> str | None:
+    """Gates that stand still at a steep start are saturated; that is another finding."""
     loss = loss_curve(run)
-    if loss is not None and loss.fell < LITTLE:
+    if loss is not None and loss.fell < LITTLE and layer.module_type not in GATED:
         return f"the loss hardly falls ({curves.figure(loss.begin)} to {curves.figure(loss.end)})"
     return None
 

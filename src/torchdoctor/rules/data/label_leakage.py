@@ -12,13 +12,14 @@ known yet or means something else, nothing of it is left.
 - Identifiers, file names or stamps that go with the class (one scanner for each diagnosis, a mark in the picture).
 
 ## How it is detected
-Over the training batches that are looked at, for each element of the input: the share of its variance that lies
-between the classes, or its squared correlation with a regression target (targets of a binary cross-entropy are
-classes, where the two are the same). A leak has 0.98 or more (0.995 for regression) while the next feature has less
-than 0.85 and half of all features less than 0.5. For classes 0.9 will do where it stands out: no other feature has half
-as much, and half of them have less than a quarter; a leak with noise on it is one still. Real features seldom reach
-that: the best column of the iris data has 0.94, and the next is nearly as good. Where the loss stays above half
-of a constant guess the model does not use it, and something else ails the run: it is an info.
+Over the training batches that are looked at, for each element of the input: the share of its variance that lies between
+the classes, or its squared correlation with a regression target (targets of a binary cross-entropy are classes, where
+the two are the same). A leak has 0.98 or more (0.995 for regression) while the next feature has less than 0.85 and half
+of all features less than 0.5. For classes 0.9 will do where it stands out: no other feature has half as much, and half
+of them have less than a quarter; a leak with noise on it is one still. Real features seldom reach that: the best column
+of the iris data has 0.94, and the next is nearly as good. Where the loss stays above half of a constant guess the model
+does not use it, and something else ails the run: it is an info. So it is where one position of a sequence, or one
+column of a regression, decides and no other tells 5 %: a task that was made so.
 
 ## How to fix it
 Look at the feature that is named. If it would not be known at the time of prediction, remove it. Fit encoders on the
@@ -42,7 +43,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from torchdoctor.facts import LeakageFact
+from torchdoctor.facts import TRAIN, InputsFact, LeakageFact
 from torchdoctor.findings import Evidence, Finding, Fix, RuledOut, Severity
 from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.loss_curve import loss_curve
@@ -99,9 +100,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if width < LEAST_FEATURES or easy or len(leaks) > max(1, FEW * width):
         return
     certain = is_used(run) if classes else is_read_off(run)
-    yield _finding(
-        run, fact, leaks, limit, Severity.WARNING if certain and not stands_alone(fact, others) else Severity.INFO
-    )
+    grave = certain and not stands_alone(run, fact, others, classes)
+    yield _finding(run, fact, leaks, limit, Severity.WARNING if grave else Severity.INFO)
 
 
 def _is_binary(run: Run) -> bool:
@@ -133,9 +133,15 @@ def is_read_off(run: Run) -> bool:
     return not len(early) or float(curves.smooth(early, 5).min()) <= READ_OFF * level
 
 
-def stands_alone(fact: LeakageFact, others: list[float]) -> bool:
-    """One position of a plain sequence decides and the rest tells nothing: a task that was made so."""
-    return len(fact.shape) == 1 and (not others or others[0] < NOTHING)
+def stands_alone(run: Run, fact: LeakageFact, others: list[float], classes: bool) -> bool:
+    """One position of a sequence decides and the rest tells nothing: a task that was made so (remember the first
+    symbol). Or a regression on one column. Columns of a table seldom tell classes so well by design, and the others may
+    tell something together."""
+    if others and others[0] >= NOTHING:
+        return False
+    given = next((f for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input"), None)
+    tokens = given is not None and "int" in given.dtype
+    return len(fact.shape) == 2 or tokens or not classes
 
 
 def name_of(index: int, shape: list[int]) -> str:

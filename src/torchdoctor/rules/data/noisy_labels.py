@@ -15,14 +15,15 @@ Training looks are added up over the stretch in which the model had already lear
 guessing to perfect, on the training samples or in the validation before them). Where a task is just hard, errors lie
 where the model is unsure. Where labels are wrong at random they are spread over all degrees of confidence: the most
 confident third errs at least 40 % as often as all together, which a binomial test must put above 4 % at an error rate
-of 1e-3. One more sign is needed. With four classes or more:
-the given label of an error scored anywhere, in the lower half at least 60 % as often as random labels would, where
-in a hard task the true class scores second. Or: validation, whose labels are right, is right at least ten points more
-often than training in the same stretch (four standard errors), without dropout and with training samples that come
-again unchanged, so that neither explains it. Or, where labels are wrong in validation alike: its samples are new to the
-model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with labels that scored
-anywhere. With two or three classes and none of these, the most confident third of training must err 70 % as often as
-all. The error rate of the most confident third estimates the share of wrong labels.
+of 1e-3. One more sign is needed. With four classes or more: the given label of an error scored anywhere, in the lower
+half at least 60 % as often as random labels would, where in a hard task the true class scores second. Or: validation,
+whose labels are right, is right at least ten points more often than training in the same stretch (four standard
+errors), without dropout and with training samples that come again unchanged, so that neither explains it (with four
+classes or more, 30 % in the lower half must bear it out). Or, where labels are wrong in validation alike: its samples
+are new to the model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with labels
+that scored anywhere. With two or three classes and none of these, the most confident third of training must err 70 % as
+often as all, and 40 % less two standard errors. The error rate of the most confident third estimates the share of wrong
+labels.
 
 ## How to fix it
 Train a few epochs, or in folds, and look at the training samples of the largest loss: repair or drop them. If that
@@ -87,6 +88,8 @@ EVEN, EVEN_ALONE = 0.4, 0.7
 FEW_CLASSES = 3
 UNLIKELY = 0.6
 """Errors whose label scored in the lower half, over what random labels give."""
+NOT_SECOND = 0.3
+"""The same beside a validation that is far better: in a hard task, where the given label scores second, it is less."""
 SURELY_WRONG = 0.04
 ERROR_RATE = 1e-3
 BETTER = 0.1
@@ -132,6 +135,11 @@ class Doubt:
         return self.sure_error / max(1e-12, 1 - self.accuracy)
 
     @property
+    def surely_even(self) -> float:
+        """The same, less two standard errors of a count."""
+        return self.evenness * max(0.0, 1 - 2 / math.sqrt(max(1, self.sure_wrong)))
+
+    @property
     def anywhere(self) -> float:
         """Errors whose label scored in the lower half, over what random labels give."""
         lower = sum(rank > self.classes / 2 for rank in range(1, self.classes)) / (self.classes - 1)
@@ -153,10 +161,11 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     gap = gap_to_validation(run, found)
     alike = wrong_in_validation(passes, counts.majority)
-    scattered = found.classes > FEW_CLASSES and found.anywhere >= UNLIKELY
     learned = found.accuracy >= _least(counts.majority)
-    few = found.classes <= FEW_CLASSES and (gap is not None or (learned and found.evenness >= EVEN_ALONE))
-    if (scattered and learned) or few or alike is not None:
+    alone = learned and found.evenness >= EVEN_ALONE and found.surely_even >= EVEN
+    many = found.anywhere >= (UNLIKELY if gap is None else NOT_SECOND) and (learned or gap is not None)
+    few = gap is not None or alone
+    if (many if found.classes > FEW_CLASSES else few) or alike is not None:
         yield _finding(found, gap, alike)
 
 

@@ -53,7 +53,7 @@ RULE = Rule(
     name="learning-rate-decayed-too-early",
     family="hyperparameters",
     needs=(LOSS_TRAIN, LEARNING_RATE),
-    explains=("learning-rate-too-low", "underfitting", "plateau-or-saddle", "capacity-too-low"),
+    explains=("learning-rate-too-low", "underfitting", "plateau-or-saddle", "capacity-too-low", "noisy-labels"),
 )
 
 RUN_DOWN = 0.02
