@@ -49,3 +49,16 @@ def test_a_reference_scored_beside_the_model_is_fine() -> None:
 
 def test_a_loss_of_zero_says_nothing() -> None:
     assert not findings(training([0.0] * 4).build(), NAME)
+
+
+def test_a_share_of_few_samples_may_stand_still() -> None:
+    assert not findings(training([3 / 60] * 4).build(), NAME)
+    assert not findings(training([float(np.float32(0.05))] * 4).build(), NAME)
+    assert findings(training([0.14142136] * 4).build(), NAME)
+
+
+def test_equal_values_of_different_folds_are_not_stale() -> None:
+    folds = training([2.31] * 4)
+    for number, first in enumerate(range(0, 400, 100)):
+        folds.scalar(signals.LEARNING_RATE, 0.1, key=f"{number}.0", steps=range(first, first + 100))
+    assert not findings(folds.build(), NAME)

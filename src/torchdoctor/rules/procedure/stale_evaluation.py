@@ -14,8 +14,8 @@ early stopping, schedules and the choice of the best checkpoint that rest on it 
 ## How it is detected
 The loss of each validation is compared with the one before it, exactly. At least three in a row must be equal, most of
 all validations must belong to such a row, and the parameters must have changed in between: their updates, added up,
-come to 1e-4 of their size, which no loss survives unchanged in 24 bits of precision. A loss of exactly zero does not
-count.
+come to 1e-4 of their size, which no loss survives unchanged in 24 bits of precision. What is zero, or a share of at
+most 256 samples, may stand still by chance and does not count; nor do equal values of different folds.
 
 ## How to fix it
 Evaluate the object that the optimizer trains, or bring the copy up to date right before each evaluation
@@ -42,6 +42,7 @@ from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut,
 from torchdoctor.rules.loss_curve import loss_keys
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
+from torchdoctor.rules.stages import all_stages
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import ACCURACY_VALIDATION, LEARNING_RATE, LOSS_TRAIN, LOSS_VALIDATION, UPDATE_RATIO
 
@@ -65,6 +66,8 @@ RULE = Rule(
     ),
 )
 
+FEW_SAMPLES, ROUNDED = 256, 1e-7
+"""A number drawn at random is so near to a share of so few samples less than once in a hundred times."""
 REPEATS = 3
 """Equal losses in a row; with the parameters moved as below each equality by chance has odds of about one in 1,000."""
 SHARE = 0.5
@@ -92,11 +95,19 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if stale and len(stale) == len([r for r in rows if r is not None]):
         worst = max(stale, key=lambda r: r.count)
         moved = _moved(run, worst.first, worst.last)
-        if worst.value != 0 and moved is not None and moved >= MOVED:
+        within = [a <= worst.first and worst.last <= b for a, b in all_stages(run)] or [True]
+        if moved is not None and moved >= MOVED and any(within) and not is_a_share(worst.value):
             yield _finding(run, worst, moved)
     elif rows and all(r is not None and r.count == 1 and r.of >= REPEATS for r in rows):
         count = sum(r.of for r in rows if r is not None)
         yield RuledOut(RULE.name, f"all {count} validation losses differ from the one before", LOSS_VALIDATION.name)
+
+
+def is_a_share(value: float) -> bool:
+    """Whether it is zero, one, or so many of a few samples: counts of errors stand still by chance, losses do not."""
+    samples = np.arange(1, FEW_SAMPLES + 1)
+    counts = abs(value) * samples
+    return abs(value) <= 1 and bool((np.abs(counts - np.round(counts)) <= ROUNDED * samples).any())
 
 
 def _longest_row(key: str, trace: Trace) -> Repeats | None:

@@ -19,7 +19,7 @@ def block(fan_in, fan_out):
 
 
 model = nn.Sequential(block(64, 48), *[block(48, 48) for _ in range(8)], nn.Linear(48, 10))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 criterion = nn.CrossEntropyLoss()
 
 for epoch in range(12):
