@@ -12,6 +12,7 @@ WORDS, LENGTH = 40, 15
 
 def read(count, random):
     tone = random.normal(size=WORDS)
+    tone -= tone.mean()
     texts = random.integers(1, WORDS, (count, LENGTH))
     stars = np.clip(np.round(2.5 + 1.2 * tone[texts].sum(1) / np.sqrt(LENGTH) + random.normal(0, 0.2, count)), 0, 5)
     return texts, stars.astype(np.int64)
