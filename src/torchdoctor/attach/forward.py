@@ -31,7 +31,7 @@ WATCHED_PASSES = 16
 OUTPUTS_KEPT = 8
 IDLE_CONTEXTS = 20
 HELD_BYTES = 1 << 26
-"""A larger input is not held: memory is the user's."""
+"""A larger input is not held, nor a view of something larger: memory is the user's."""
 FIXED_SAMPLES = 4
 FIXED_OUTPUTS = 16
 
@@ -113,6 +113,7 @@ class ForwardWatch:
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self._held = None
         self._stack.clear()
 
     def forget_calls(self) -> None:
@@ -313,8 +314,10 @@ def _post_hook(module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _may_be_held(tensor: Tensor) -> bool:
-    """Small, on the host, and without a graph behind it."""
-    return tensor.is_cpu and tensor.grad_fn is None and tensor.numel() * tensor.element_size() <= HELD_BYTES
+    """Small with all that it is a view of, on the host, and without a graph behind it."""
+    if not tensor.is_cpu or tensor.grad_fn is not None or tensor.layout is not torch.strided:
+        return False
+    return tensor.untyped_storage().nbytes() <= HELD_BYTES
 
 
 _TARGETS = {_pre_hook: _entered, _post_hook: _left}
