@@ -5,13 +5,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 import torchdoctor
 from torchdoctor.attach import live, session
 from torchdoctor.attach.live import LiveEngine
-from torchdoctor.findings import Verdict
+from torchdoctor.findings import Finding, Fix, Severity, Verdict
 
 
 class Examined:
@@ -57,28 +58,46 @@ def test_an_alarm_does_not_wait_its_turn() -> None:
     examined.engine.stop()
 
 
+def test_out_of_turn_nothing_is_confirmed() -> None:
+    told: list[str] = []
+    engine = Examined().engine
+    engine.listeners[:] = [lambda finding: told.append(finding.name)]
+    guess = Finding("learning-rate-too-high", "H001", "hyperparameters", Severity.ERROR, 0.9, "", "", Fix("", None))
+    for _ in range(3):
+        engine.consider(Verdict(run={}, findings=(guess,)), in_turn=False)
+    assert told == []
+    engine.consider(Verdict(run={}, findings=(guess,)))
+    engine.consider(Verdict(run={}, findings=(guess,)))
+    assert told == ["learning-rate-too-high"]
+
+
 def test_alarms_are_not_without_end() -> None:
     examined = Examined()
     assert examined.at(1_000)
-    for step in range(1_001, 1_001 + live.ALARMS):
+    for number in range(1, 1 + live.ALARMS):
         examined.engine.alarm()
-        assert examined.at(step)
+        assert examined.at(1_000 + number * live.ALARM_SPACING)
+        examined.engine.alarm()
+        assert examined.not_at(1_001 + number * live.ALARM_SPACING)
     examined.engine.alarm()
-    assert examined.not_at(1_100)
+    assert examined.not_at(1_200)
     examined.engine.stop()
 
 
-def test_values_that_are_not_finite_raise_the_alarm(tmp_path: Path) -> None:
-    alarms: list[int] = []
+def test_values_that_are_not_finite_raise_the_alarm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms: list[bool] = []
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     with torchdoctor.watch(out=tmp_path, quiet=True, on_finding=lambda _finding: None):
         watching = session.current()
         assert watching is not None
-        watching.context.on_nonfinite = lambda: alarms.append(watching.loop.step)
+        assert watching.live is not None
+        monkeypatch.setattr(watching.live, "_alarmed", False)
+        raised = watching.context.on_nonfinite
+        watching.context.on_nonfinite = lambda: (raised(), alarms.append(watching.live._alarmed))  # type: ignore[union-attr,func-returns-value]
         for step in range(60):
             inputs = torch.full((8, 4), float("nan")) if step == 50 else torch.randn(8, 4)
             optimizer.zero_grad()
             model(inputs).square().mean().backward()
             optimizer.step()
-    assert alarms[0] == 50
+    assert alarms[0] is True

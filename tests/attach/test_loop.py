@@ -226,7 +226,7 @@ def test_long_accumulation_before_the_first_step_is_waited_for(recorded: Recorde
     assert recorded.loop.step == 0
 
 
-def test_gradients_cleared_unused_are_not_waited_for() -> None:
+def test_gradients_cleared_unused_are_counted() -> None:
     loop = Loop()
     loop.optimizer("0")
     for _ in range(12):
@@ -236,7 +236,6 @@ def test_gradients_cleared_unused_are_not_waited_for() -> None:
         loop.backward()
     told = loop.describe([], [], [])
     assert (told.updates, told.backwards, told.discarded) == (0, 12, 11)
-    assert loop.step == 9
 
 
 def test_clearing_in_training_discards_nothing() -> None:

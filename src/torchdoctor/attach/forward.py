@@ -18,6 +18,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import guarded, is_guarded
 from torchdoctor.attach.loop import Pass
+from torchdoctor.attach.loss_sites import is_wrapped
 from torchdoctor.attach.places import caller
 from torchdoctor.attach.registry import unwrap
 from torchdoctor.attach.session import BATCH, LOOK, Session
@@ -59,7 +60,7 @@ class ForwardWatch:
         self._contexts = 0
         self._idle_contexts = 0
         self._held: Tensor | None = None
-        """the input of the pass under way, until its loss is called: `model(x[rows])` keeps it nowhere"""
+        """the input of the last pass, for its loss: `model(x[rows])` keeps it nowhere; for as long as the hooks are in"""
 
     # -- hooks in and out ---------------------------------------------------------------
 
@@ -315,7 +316,7 @@ def _post_hook(module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _may_be_held(tensor: Tensor) -> bool:
     """Small with all that it is a view of, on the host, and without a graph behind it."""
-    if not tensor.is_cpu or tensor.grad_fn is not None or tensor.layout is not torch.strided:
+    if is_wrapped(tensor) or not tensor.is_cpu or tensor.grad_fn is not None or tensor.layout is not torch.strided:
         return False
     return tensor.untyped_storage().nbytes() <= HELD_BYTES
 

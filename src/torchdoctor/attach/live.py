@@ -25,6 +25,8 @@ GROWTH = 1.25
 CONFIRMATIONS = 2
 ALARMS = 12
 """Examinations out of turn, in all: a loss that jumps every epoch is not worth one each time."""
+ALARM_SPACING = 10
+"""Steps from one of them to the next."""
 
 
 class LiveEngine:
@@ -34,7 +36,9 @@ class LiveEngine:
         self._session = session
         self._examine = examine
         self._next = float(FIRST_STEPS[0])
-        self._alarms_left, self._alarmed = ALARMS, False
+        self._alarms_left, self._alarmed, self._alarm_from = ALARMS, False, 0
+        self._in_turn = False
+        """the examination that is asked for is not only an alarm's"""
         self._wake = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -54,12 +58,17 @@ class LiveEngine:
 
     def tick(self, step: int) -> None:
         """Called at each new step by the training thread; returns at once."""
-        alarmed = self._alarmed and self._alarms_left > 0
-        if (step < self._next and not alarmed) or not self.wanted or not self._session.record.started:
+        if not self.wanted or not self._session.record.started:
             return
-        self._alarms_left -= self._alarmed
+        if step >= self._next:
+            self._next = next((float(s) for s in FIRST_STEPS if s > step), max(step + 10, step * GROWTH))
+            self._in_turn = True
+        elif self._alarmed and self._alarms_left > 0 and step >= self._alarm_from:
+            self._alarms_left -= 1
+            self._alarm_from = step + ALARM_SPACING
+        else:
+            return
         self._alarmed = False
-        self._next = next((float(s) for s in FIRST_STEPS if s > step), max(step + 10, step * GROWTH))
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="torchdoctor-live", daemon=True)
             self._thread.start()
@@ -75,19 +84,21 @@ class LiveEngine:
                 verdict = self._examine(self._session.record.run())
                 if self._ended:
                     return
-                self.consider(verdict)
+                in_turn, self._in_turn = self._in_turn, False
+                self.consider(verdict, in_turn)
             except Exception:
                 log.exception("torchdoctor: live examination failed; the verdict at the end is not affected")
                 return
 
-    def consider(self, verdict: Verdict) -> None:
-        """Tell what is new and sure enough; forget what is gone."""
+    def consider(self, verdict: Verdict, in_turn: bool = True) -> None:
+        """Tell what is new and sure enough; forget what is gone. Out of turn little has been added since the last time:
+        that confirms nothing."""
         standing = {f.name: f for f in verdict.findings}
         for name in [n for n in self._seen if n not in standing]:
             del self._seen[name]
             self.told.pop(name, None)
         for name, finding in standing.items():
-            self._seen[name] = self._seen.get(name, 0) + 1
+            self._seen[name] = self._seen.get(name, 0) + in_turn
             sure = finding.proof is Proof.STRUCTURE or self._seen[name] >= CONFIRMATIONS
             if not sure or name in self.told:
                 continue

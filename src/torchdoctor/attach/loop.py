@@ -19,8 +19,6 @@ from typing import Any
 
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, PhaseFact
 
-DISCARDS = 3
-"""Gradients cleared unused so often before the first update: none of them is being accumulated for it."""
 UNSTEPPED = 64
 """Backwards without any optimizer step after which each is taken for a step of its own (an update by hand)."""
 WALKS_KEPT = 256
@@ -142,8 +140,7 @@ class Loop:
 
     def backward(self) -> None:
         self._begin_if_stepped()
-        awaited = self.calls and self._discarded < DISCARDS
-        if not self.stepped_ever and self.backwards_since_step >= (UNSTEPPED if awaited else 1):
+        if not self.stepped_ever and self.backwards_since_step >= (UNSTEPPED if self.calls else 1):
             self._close_interval(None)
             self._next_step()
         self.backwards += 1

@@ -34,7 +34,7 @@ class LossSites:
 
         @guarded(f"loss function {function}")
         def loss_called(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-            if not isinstance(result, Tensor) or _is_wrapped(result):
+            if not isinstance(result, Tensor) or is_wrapped(result):
                 return
             session = self.session
             session.steady.leave()
@@ -59,7 +59,7 @@ class LossSites:
         def loss_failed(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _error: BaseException) -> None:
             session = self.session
             call = read_call(function, original, args, kwargs, None)
-            if call is not None and not _is_wrapped(call.input):
+            if call is not None and not is_wrapped(call.input):
                 phase = TRAIN if call.input.requires_grad else UNKNOWN
                 session.loss_calls.write(describe(call, caller()), value_statistics(call), phase, session.context.step)
 
@@ -142,6 +142,6 @@ def _mean_loss(call: LossCall) -> Tensor:
     return result
 
 
-def _is_wrapped(tensor: Tensor) -> bool:
+def is_wrapped(tensor: Tensor) -> bool:
     """Inside torch.func a tensor is a wrapper that must not be kept or read."""
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)

@@ -27,8 +27,8 @@ def say(text: str) -> None:
 
 def announce(finding: Finding) -> None:
     """A finding in a run that still trains."""
-    at = f"step {finding.first_step:,}: " if finding.first_step is not None else ""
-    say(f"{at}{finding.severity.value}: {finding.title} ({finding.name})")
+    since = f", since step {finding.first_step:,}" if finding.first_step else ""
+    say(f"{finding.severity.value}: {finding.title} ({finding.name}{since})")
 
 
 def _one_line(text: str) -> str:

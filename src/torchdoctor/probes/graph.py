@@ -26,9 +26,8 @@ ACTIVATIONS = {
     "ReluBackward0": "relu",
     "SigmoidBackward0": "sigmoid",
     "TanhBackward0": "tanh",
-    "ReciprocalBackward0": "sigmoid",
 }
-"""Activation functions whose operator keeps its result; a reciprocal only where it ends a sigmoid written by hand."""
+"""Activation functions whose operator keeps its result."""
 
 
 @dataclass
@@ -65,7 +64,7 @@ def walk(loss: Tensor) -> Graph | None:
         graph.operators[name] += 1
         if name.startswith(OPAQUE):
             graph.opaque = True
-        if name in ACTIVATIONS and (name != "ReciprocalBackward0" or _is_logistic(node)):
+        if name in ACTIVATIONS:
             graph.activations.append((node, name))
         leaves = []
         children = []
@@ -187,12 +186,6 @@ class GraphProbe:
             name = self._context.names.name_of(leaf)
             if name is not None:
                 self.orders.setdefault(name, order)
-
-
-def _is_logistic(node: Any) -> bool:
-    """1 / (1 + exp(...)), by the operators."""
-    sums = [child for child, _ in node.next_functions if child is not None and child.name() == "AddBackward0"]
-    return any(child is not None and child.name() == "ExpBackward0" for s in sums for child, _ in s.next_functions)
 
 
 def saved_activations(graph: Graph) -> Iterator[tuple[str, Tensor, Any]]:

@@ -29,8 +29,6 @@ SITES_A_PASS = 4
 FEATURES_SLICED = 32
 """A table of at most so many columns is sliced by each of them, a wider one (pixels in a row) by their mean and
 spread."""
-HORIZON = 1.0
-"""A forecast reaches no farther ahead than its window reaches back; wider targets are something else."""
 OVERALL = ("mean of the inputs", "spread of the inputs")
 WINDOW_LOOKS, WINDOW_ROWS = 20, 160
 """A window of training looks ends with either: the model changes, and early errors say little about later ones."""
@@ -144,7 +142,9 @@ def _repeated(inputs: Tensor | None, target: Tensor, shape: torch.Size, stride: 
     unknown = torch.full_like(target[:, 0], float("nan"))
     if inputs is None or inputs.dim() not in (2, 3) or len(inputs) != shape[0] or _is_token(inputs):
         return unknown
-    seen = inputs.detach()[::stride].to(target.device, torch.float32)
+    if inputs.device != target.device:
+        return unknown
+    seen = inputs.detach()[::stride].float()
     seen = seen.unsqueeze(-1) if seen.dim() == 2 else seen
     steps, series = seen.shape[1:]
     if target.shape[1] == seen[0].numel() and steps > 1:
@@ -152,7 +152,7 @@ def _repeated(inputs: Tensor | None, target: Tensor, shape: torch.Size, stride: 
         return torch.where((ahead[:, :-1] == seen[:, 1:]).all(), (seen - ahead).square().mean((1, 2)), unknown)
     if len(shape) == 3 and shape[-1] == series > 1:
         return (seen[:, -1:] - target.reshape(-1, *shape[1:])).square().mean((1, 2))
-    if (len(shape) == 3 and shape[-1] > 1) or target.shape[1] > HORIZON * steps:
+    if (len(shape) == 3 and shape[-1] > 1) or target.shape[1] > steps:
         return unknown
     errors = (seen[:, -1].unsqueeze(1) - target.unsqueeze(-1)).square().mean(1)
     return errors.index_select(1, errors.mean(0).argmin().reshape(1)).squeeze(1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from building import RunBuilder, detect, findings
 from torchdoctor.facts import LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.findings import Proof, RuledOut, Severity
@@ -113,5 +115,7 @@ def test_a_smaller_loader_made_in_the_loop_is_not_the_training_set_again() -> No
     run = RunBuilder(300).fact(loader("loader", "train", 800)).scalar(BATCH_SIZE, 50.0, "validation", range(0, 300, 50))
     run.fact(member("train", "", marks(0, 800))).fact(member("validation", "loader", marks(0, 200)))
     run.fact(PhaseFact(300, 300, 300, 24, 0, 6, updates_between_validations=50.0))
+    assert findings(run.build(), "train-validation-overlap") == []  # a look at how well some of it fits
+    run.fact(replace(member("validation", "loader", marks(0, 200)), code="for x, y in DataLoader(val_set, 50):"))
     (found,) = findings(run.build(), "train-validation-overlap")
     assert found.severity is Severity.ERROR

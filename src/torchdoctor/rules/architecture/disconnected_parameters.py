@@ -87,6 +87,7 @@ def _seen_with_gradient(run: Run) -> set[str]:
 
 def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -> Finding:
     cut = _runs_before(run, lost, trained)
+    called = any(n in run.parameters and run.parameters[n].module in run.modules for n in lost)
     meant = wiring.loaded is not None and set(lost) <= set(wiring.loaded)
     share = _size(run, lost) / max(1, _size(run, [*lost, *trained]))
     small = share < SMALL or all(POOLER in name.lower() for name in lost)
@@ -106,7 +107,7 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
         Evidence(
             f"{shown} runs before layers that do learn, so the path from it to the loss is cut"
             if cut
-            else f"nothing that depends on {shown} reaches the loss"
+            else f"no gradient of the loss reaches {shown}"
         ),
     ]
     if wiring.detached_at:
@@ -115,12 +116,14 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
         severity=severity,
         confidence=0.95 if cut or wiring.detached_at else 0.85,
         proof=Proof.STRUCTURE,
-        title=f"{shown} never gets a gradient ({share:.0%} of the trainable weights)",
+        title=f"{shown} never {'gets' if len(modules) == 1 else 'get'} a gradient ({share:.0%} of the trainable weights)",
         summary=(
             "The graph between these layers and the loss is cut, so they keep their random start while the rest trains."
             if cut or wiring.detached_at
-            else "These layers are in the optimizer but have no part in the loss: they are unused or their result is "
-            "thrown away."
+            else "These layers run, but no gradient comes back to them: what they compute is cut off on its way to the "
+            "loss (no_grad, detach, .data, .item(), numpy), or it is not used."
+            if called
+            else "These layers are in the optimizer but have no part in the loss: forward never calls them."
         ),
         where=known(
             Place(file=file, line=int(line)) if file and line.isdigit() else Place(),
@@ -130,9 +133,12 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
         fix=Fix(
             "Find the detach, no_grad, .data, .item() or numpy step after these layers and remove it."
             if cut or wiring.detached_at
+            else "If what they compute should count, look for a no_grad, detach, .data, .item() or numpy step around or "
+            "after them; if not, remove them from the optimizer."
+            if called
             else "Use these layers in forward, or remove them.",
             "assert out.grad_fn is not None  # after each of these layers; the first that fails is the cut"
-            if cut or wiring.detached_at
+            if cut or wiring.detached_at or called
             else "print([n for n, p in model.named_parameters() if p.requires_grad and p.grad is None])",
         ),
         symptoms=("flat-from-start",) if cut else (),

@@ -47,7 +47,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
-from torchdoctor.rules import curves, movement
+from torchdoctor.rules import baseline, curves, movement
 from torchdoctor.rules.architecture.depth import Layer, Profile, hidden, is_recurrent, profile, stacks
 from torchdoctor.rules.architecture.recurrence import applications, unrolled
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
@@ -98,8 +98,9 @@ GROWN = 100.0
 SENSITIVE = 100.0
 """Norm of gradient times norm of weight over loss: the loss changes by this many percent for one percent of weight."""
 GATED = ("LSTM", "LSTMCell", "GRU", "GRUCell")
-LITTLE = 0.2
-"""Share of the first loss that is gone, below which a steep start has done harm."""
+LITTLE, STUCK, LONG_ENOUGH = 0.2, 0.8, 100
+"""Share of the first loss that is gone, below which a steep start has done harm, where the loss of a constant guess is
+known and not left behind after so many steps."""
 SHARE_OF_WEIGHTS = 1.0
 """An update as large as the weights it changes."""
 DEEP = 8
@@ -241,8 +242,10 @@ def _climb(run: Run) -> str | None:
 
 def _standstill(run: Run, layer: Layer) -> str | None:
     """Gates that stand still at a steep start are saturated; that is another finding."""
-    loss = loss_curve(run)
-    if loss is not None and loss.fell < LITTLE and layer.module_type not in GATED:
+    loss, guess = loss_curve(run), baseline.chance(run)
+    if loss is None or guess is None or run.steps < LONG_ENOUGH or layer.module_type in GATED:
+        return None
+    if loss.fell < LITTLE and loss.end >= STUCK * guess:
         return f"the loss hardly falls ({curves.figure(loss.begin)} to {curves.figure(loss.end)})"
     return None
 

@@ -72,7 +72,7 @@ RULE = Rule(
 )
 
 KINDS = ("sigmoid", "tanh")
-OPERATORS = {"sigmoid": ("Sigmoid", "Reciprocal"), "tanh": ("Tanh",)}
+OPERATORS = {"sigmoid": ("Sigmoid",), "tanh": ("Tanh",)}
 """As the graph has them; a sigmoid written by hand ends in a reciprocal."""
 SHARE = 0.5
 """At a sane start the sums have a spread of about one, and 2 % of a tanh's outputs are this close to a limit; half of

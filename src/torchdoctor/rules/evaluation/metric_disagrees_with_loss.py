@@ -47,7 +47,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, VALIDATION, SamplesFact
+from torchdoctor.facts import TRAIN, VALIDATION, ModesFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, curves, outcomes
 from torchdoctor.rules.curves import figure
@@ -84,13 +84,13 @@ RARE = 0.25
 """Share of true labels up to which naming none looks good to the loss."""
 NAMED_NONE = 0.05
 """F1 over all labels that is as good as none."""
-DECIDED = re.compile(r"f1|subset|exact|jaccard|recall|acc")
-"""Metrics of decisions, as scripts call them."""
+DECIDED = re.compile(r"(?<![a-z])(f1|subset|exact|jaccard|recall|acc(uracy)?)(?![a-z])")
+ABOUT_IT = re.compile(r"std|gap|delta|diff|drop|change|var|err")
+"""Metrics of decisions, as scripts call them, and what tells of them but is none."""
 EXACT, POOR = re.compile(r"subset|exact|acc"), 0.3
 """All of many labels right at once is rare by nature, unless the F1 over them is poor, too."""
-KNOWS_RATES = 0.75
-"""Loss over the entropy of the labels' overall rate: knowing the rate of each label alone brings a quarter where rates
-spread evenly over a factor of ten."""
+KNOWS_RATES = 0.85
+"""Loss over the entropy of the labels' overall rate: knowing the rate of each label alone brings some of it."""
 OF_ITSELF = 0.5
 """Error of the last value over the variance of the targets, for inputs that are the past of the target."""
 NO_BETTER = 0.95
@@ -179,7 +179,7 @@ def _printed(run: Run, loss: LossCurve) -> Finding | None:
     for name in run.keys(PRINTED):
         values = run.scalar(PRINTED, name).values
         late = values[len(values) // 2 :]
-        told = DECIDED.search(name) and not name.startswith("tr")
+        told = DECIDED.search(name) and not ABOUT_IT.search(name) and not name.startswith("tr")
         hard = EXACT.search(name) and seen[-1][1].metrics["micro_f1"] >= POOR
         if not told or hard or len(values) < LEAST_PASSES or not (late >= 0).all() or float(late.max()) > NAMED_NONE:
             continue
@@ -218,7 +218,8 @@ def _repeats(run: Run, loss: LossCurve) -> Finding | None:
     for phase in (VALIDATION, TRAIN):
         every = outcomes.looks(run, phase, "regression")
         seen = [(s, f) for s, f in every if "last_value_mse" in f.metrics and f.samples >= LEAST_SAMPLES]
-        if len(seen) >= LEAST_PASSES:
+        disturbed = phase == TRAIN and any(m.dropout_training for m in run.facts(ModesFact) if m.phase == TRAIN)
+        if len(seen) >= LEAST_PASSES and not disturbed:
             break
     else:
         return None

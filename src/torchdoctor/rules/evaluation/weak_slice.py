@@ -19,8 +19,8 @@ slices looked at. Both of the last passes must say so. For numbers, a slice is w
 the variance of its own targets and, less two standard errors, three times the rest's, while the rest explains at least
 70 % of its variance. The largest targets are weak where their squared error, less as much, is half of the variance of
 all targets and five times the rest's, and not made by a few of them (an info: whatever pulls predictions to the mean
-does it). By what a sample is like as a whole (length, brightness, contrast, mean, spread) 15 points and four times
-suffice, where the rest is right nine times out of ten.
+does it). By what a sample is like as a whole (length, brightness, contrast, mean, spread) 15 points and four times make
+an info, at either end, where the rest is right nine times out of ten.
 
 ## How to fix it
 Look at the worst samples of the slice first (their indices are in the evidence): damaged inputs and wrong labels show.
@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -87,8 +87,7 @@ SQUARES_SPREAD, ERRORS = math.sqrt(2), 2.0
 may be too high by luck."""
 PASSES = 2
 ATTRIBUTES = ("length", "brightness", "contrast", "mean of the inputs", "spread of the inputs")
-"""What a sample is like as a whole. A single feature may mark where classes meet, and is harder there by nature; this
-is not, so less will do."""
+"""What a sample is like as a whole; of its ends less will do for an info."""
 LEVELS = ("mean of the inputs", "spread of the inputs")
 """The level of a series is that of its forecast: samples picked by it have targets that hardly differ."""
 WORSE_AS_WHOLE, TIMES_AS_WHOLE, RIGHT_AS_WHOLE = 0.15, 4.0, 0.9
@@ -113,6 +112,8 @@ class Slice:
     numbers: bool = False
     large: bool = False
     """it holds the largest targets"""
+    dim: bool = False
+    """it is worse than the rest, but by no more than many a slice is by nature"""
 
     @property
     def gap(self) -> float:
@@ -131,7 +132,7 @@ def detect(run: Run) -> Iterator[Finding]:
     candidates = [*([weak] if weak else []), *slices]
     if not candidates:
         return
-    unpicked = [s for s in candidates if not s.large]
+    unpicked = [s for s in candidates if not s.large and not s.dim]
     worst = max(unpicked or candidates, key=lambda s: s.gap * min(1.0, s.samples / 100) if not s.numbers else s.gap)
     if weak is not None and worst is not weak and worst.gap < weak.gap + 0.1:
         worst = weak
@@ -183,7 +184,10 @@ def _read(fact: SamplesFact, part: dict[str, object]) -> Slice | None:
         right = float(part["correct"])  # type: ignore[arg-type]
         found = Slice(name, samples, 1 - right / samples, 1 - (fact.correct - right) / rest)
         tested = len(fact.slices)
-        return found if _is_weak(found, tested) or (part["by"] in ATTRIBUTES and _is_dim(found, tested)) else None
+        if _is_weak(found, tested):
+            return found
+        dim = part["by"] in ATTRIBUTES and _is_end(fact, part) and _is_dim(found, tested)
+        return replace(found, dim=True) if dim else None
     spread, variance = float(part.get("spread") or 0.0), fact.metrics.get("variance", 0.0)  # type: ignore[arg-type]
     if fact.task != "regression" or not variance or not spread or part["by"] in LEVELS:
         return None
@@ -212,6 +216,13 @@ def _is_weak(found: Slice, tested: int) -> bool:
 def _is_dim(found: Slice, tested: int) -> bool:
     times, rest = found.error >= TIMES_AS_WHOLE * found.rest, found.rest <= 1 - RIGHT_AS_WHOLE
     return found.gap >= WORSE_AS_WHOLE and times and rest and _is_sure(found, tested)
+
+
+def _is_end(fact: SamplesFact, part: dict[str, object]) -> bool:
+    """The lowest or highest of its kind: in the middle classes may meet."""
+    alike = [other for other in fact.slices if other["by"] == part["by"]]
+    low, high = min(float(o["low"]) for o in alike), max(float(o["high"]) for o in alike)  # type: ignore[arg-type]
+    return float(part["low"]) <= low or float(part["high"]) >= high  # type: ignore[arg-type]
 
 
 def _is_sure(found: Slice, tested: int) -> bool:
@@ -248,7 +259,7 @@ def _finding(run: Run, step: int, fact: SamplesFact, worst: Slice, others: list[
             f"({worst.samples:.0f} samples) {1 - worst.error:.1%}."
         )
     return RULE.finding(
-        severity=Severity.INFO if worst.large else Severity.WARNING,
+        severity=Severity.INFO if worst.large or worst.dim else Severity.WARNING,
         confidence=0.85 if worst.samples >= 40 else 0.7,
         title=title,
         summary=summary,

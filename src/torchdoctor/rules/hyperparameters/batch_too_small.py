@@ -120,7 +120,7 @@ def _thrown(run: Run, state: Settling) -> Thrown | None:
     """Noise falls with the root of the batch, and so does a step of SGD that is all noise. Where the steps are too long
     for the loss, and those over a usual batch would not be, the batch is the cause."""
     optimizer, moved, guess = next(iter(run.optimizers.values())), movement.read(run), baseline.chance(run)
-    if optimizer.type != "SGD" or not state.batch <= VERY_SMALL_BATCH or state.cosine > UNRELATED:
+    if optimizer.type != "SGD" or not state.batch <= VERY_SMALL_BATCH or not state.cosine <= UNRELATED:
         return None
     curve = curves.read(run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]))
     start = start_of(curve, guess, moved)

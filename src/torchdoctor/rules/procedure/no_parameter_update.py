@@ -14,10 +14,10 @@ loss curve shows is noise between batches.
 
 ## How it is detected
 By state: every parameter that an optimizer holds is compared, bit for bit, with what it was at the first look; or
-backwards ran and no optimizer was ever stepped (while training runs: their gradients were cleared again and again
-without a step, or there were hundreds of them); or the learning rates of all groups were zero on every update; or the
-gradients were all zero whenever the optimizer stepped and the order of calls shows that they had been cleared (weight
-decay may then still shrink the weights). The order of calls also says which of the reasons it is, and where.
+backwards ran and no optimizer was ever stepped (while training runs: in hundreds of them; where it was broken off, also
+in fewer if gradients were cleared again and again); or the learning rates of all groups were zero on every update; or
+the gradients were all zero whenever the optimizer stepped and the order of calls shows that they had been cleared
+(weight decay may then still shrink the weights). The order of calls also says which of the reasons it is, and where.
 
 ## How to fix it
 The order of one update is: `zero_grad`, forward, `backward`, (clip), `step`, then the scheduler. Print
@@ -70,7 +70,8 @@ MIN_UPDATES = 3
 MIN_BACKWARDS = 5
 """Fewer backwards without a step are a look at gradients (saliency, a smoke test), not a training."""
 MIN_DISCARDED = 8
-"""Gradients cleared unused, while training still runs. Chosen: more than a smoke test or a look at a few batches."""
+"""Gradients cleared unused in a run that was broken off. Chosen: more than a look at a few batches. While it runs they
+prove nothing: importances of weights and gradients of single samples are read and cleared like that before a step."""
 MIN_BACKWARDS_SO_FAR = 256
 """The same where training still runs or was broken off, and gradients are not cleared unused: the first update of an
 accumulation may have been to come."""
@@ -92,8 +93,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if phase is None or not run.optimizers or (wiring is not None and wiring.changed_outside):
         return
     if phase.updates == 0:
-        unfinished = not run.finished or run.info.get("status") == "interrupted"
-        least = MIN_BACKWARDS_SO_FAR if unfinished and phase.discarded < MIN_DISCARDED else MIN_BACKWARDS
+        broken_off = run.info.get("status") == "interrupted" and phase.discarded < MIN_DISCARDED
+        least = MIN_BACKWARDS_SO_FAR if broken_off or not run.finished else MIN_BACKWARDS
         if phase.backwards >= least or (not phase.backwards and phase.passes_unknown >= least):
             yield _never_stepped(run, phase)
         return

@@ -51,7 +51,7 @@ PAUSE_SECONDS = 1.0
 LEAST_PAUSES = 3
 SHORT_SECONDS, MOST, LONG_CALL = 0.4, 0.4, 0.02
 """A run of a few seconds is a trial: where calls take this share of it, and each is longer than any small checkpoint
-takes, a longer run will lose the same share."""
+takes, a longer run may lose the same share: an info."""
 TIMES = 5.0
 """A stall over the usual step. Chosen: batches of uneven length make longer steps too, but seldom fivefold ones."""
 LONGER = 0.2
@@ -101,7 +101,8 @@ def detect(run: Run) -> Iterator[Finding]:
         and pause.count >= LEAST_PAUSES
         and (pause.seconds >= max(PAUSE_SECONDS, PAUSE_SHARE * training) or _is_most_of_it(pause, training))
     ):
-        yield _paused(run, pause, training)
+        brief = pause.seconds < max(PAUSE_SECONDS, PAUSE_SHARE * training)
+        yield _paused(run, pause, training, brief)
         return
     stalls = _stalls(run, trace)
     if stalls is not None:
@@ -113,13 +114,13 @@ def _is_most_of_it(pause: PauseFact, training: float) -> bool:
     return long and pause.seconds >= max(SHORT_SECONDS, MOST * training)
 
 
-def _paused(run: Run, pause: PauseFact, training: float) -> Finding:
+def _paused(run: Run, pause: PauseFact, training: float, brief: bool) -> Finding:
     each, every = pause.seconds / pause.count, pause.updates / pause.count
     share = pause.seconds / max(training, pause.seconds)
     text, code = FIXES.get(pause.call, ("Do it less often, or outside the loop.", None))
     return RULE.finding(
-        severity=Severity.WARNING,
-        confidence=0.9,
+        severity=Severity.INFO if brief else Severity.WARNING,
+        confidence=0.6 if brief else 0.9,
         proof=Proof.STRUCTURE,
         title=f"{pause.call} holds the training up every {every:.3g} steps ({pause.seconds:.2g} s in all)",
         summary=f"{pause.count} calls of {each:.2g} s each took {share:.0%} of the training's time.",
