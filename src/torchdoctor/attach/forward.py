@@ -60,7 +60,7 @@ class ForwardWatch:
         self._contexts = 0
         self._idle_contexts = 0
         self._held: Tensor | None = None
-        """the input of the last pass, for its loss: `model(x[rows])` keeps it nowhere; for as long as the hooks are in"""
+        """the input of the last pass, for its loss: `model(x[rows])` keeps it nowhere; while the hooks are in"""
 
     # -- hooks in and out ---------------------------------------------------------------
 

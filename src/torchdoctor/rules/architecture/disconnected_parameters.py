@@ -96,6 +96,7 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
     else:
         severity = Severity.ERROR if cut or wiring.detached_at else Severity.WARNING
     modules = _parents(lost)
+    verb = "gets" if len(modules) == 1 else "get"
     shown = ", ".join(modules[:3]) + (f" and {len(modules) - 3} more" if len(modules) > 3 else "")
     file, _, line = (wiring.detached_at or "").rpartition(":")
     evidence = [
@@ -116,7 +117,7 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
         severity=severity,
         confidence=0.95 if cut or wiring.detached_at else 0.85,
         proof=Proof.STRUCTURE,
-        title=f"{shown} never {'gets' if len(modules) == 1 else 'get'} a gradient ({share:.0%} of the trainable weights)",
+        title=f"{shown} never {verb} a gradient ({share:.0%} of the trainable weights)",
         summary=(
             "The graph between these layers and the loss is cut, so they keep their random start while the rest trains."
             if cut or wiring.detached_at
@@ -133,8 +134,8 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
         fix=Fix(
             "Find the detach, no_grad, .data, .item() or numpy step after these layers and remove it."
             if cut or wiring.detached_at
-            else "If what they compute should count, look for a no_grad, detach, .data, .item() or numpy step around or "
-            "after them; if not, remove them from the optimizer."
+            else "If what they compute should count, look for a no_grad, detach, .data, .item() or numpy step around "
+            "or after them; if not, remove them from the optimizer."
             if called
             else "Use these layers in forward, or remove them.",
             "assert out.grad_fn is not None  # after each of these layers; the first that fails is the cut"
