@@ -63,6 +63,7 @@ def test_an_average_copied_back_takes_most_of_the_way_back() -> None:
     assert found.severity is Severity.WARNING and "taken back" in found.title
     assert not findings(across([40, 80, 120], within=True, kept=0.5).build(), NAME)
     assert not findings(across([40], within=True, kept=0.1).build(), NAME)
+    assert not findings(across([40, 80, 120], within=True, kept=0.0).build(), NAME)
 
 
 def test_a_rollback_by_name_now_and_then_is_a_method() -> None:

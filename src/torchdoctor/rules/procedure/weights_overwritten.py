@@ -88,7 +88,8 @@ SHARE_OF_EPOCHS = 0.6
 MOST = 0.5
 """Of the elements that optimizers hold: a reset of one layer (as in reinforcement learning) is a method."""
 TAKEN_BACK = 0.25
-"""Of the way that is left: lookahead keeps a half, projections and noise nearly all of it."""
+"""Of the way that is left: lookahead keeps a half, projections and noise nearly all of it. Where nothing is left it is no
+average but the same state once more, as a rollback to the best weights brings it back."""
 PINNED_ELEMENTS = 64
 """Smaller tensors can come back to the same values by a projection alone."""
 
@@ -189,7 +190,7 @@ def _evaluated(facts: Sequence[OverwriteFact]) -> Kind | None:
 
 
 def _averaged(facts: Sequence[OverwriteFact]) -> Kind | None:
-    back = [f for f in facts if f.share >= MOST and not f.restored and f.kept is not None and f.kept <= TAKEN_BACK]
+    back = [f for f in facts if f.share >= MOST and not f.restored and f.kept is not None and 0 < f.kept <= TAKEN_BACK]
     other = [f for f in facts if f.share >= MOST and f.kept is not None and f.kept > TAKEN_BACK]
     if len(back) < LEAST_TIMES or len(back) < len(other):
         return None
