@@ -88,8 +88,8 @@ SHARE_OF_EPOCHS = 0.6
 MOST = 0.5
 """Of the elements that optimizers hold: a reset of one layer (as in reinforcement learning) is a method."""
 TAKEN_BACK = 0.25
-"""Of the way that is left: lookahead keeps a half, projections and noise nearly all of it. Where nothing is left it is no
-average but the same state once more, as a rollback to the best weights brings it back."""
+"""Of the way that is left: lookahead keeps a half, projections and noise nearly all of it. Where nothing is left, it is
+no average but the same state once more, as a rollback to the best weights brings it back."""
 PINNED_ELEMENTS = 64
 """Smaller tensors can come back to the same values by a projection alone."""
 
