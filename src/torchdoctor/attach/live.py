@@ -81,10 +81,10 @@ class LiveEngine:
             if self._ended:
                 return
             try:
+                in_turn, self._in_turn = self._in_turn, False
                 verdict = self._examine(self._session.record.run())
                 if self._ended:
                     return
-                in_turn, self._in_turn = self._in_turn, False
                 self.consider(verdict, in_turn)
             except Exception:
                 log.exception("torchdoctor: live examination failed; the verdict at the end is not affected")

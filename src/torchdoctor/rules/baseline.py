@@ -9,7 +9,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, InputsFact, LossCallFact
 from torchdoctor.run import Floats, Run
-from torchdoctor.signals import LOSS_CALLED, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
+from torchdoctor.signals import ACCURACY_TRAIN, LOSS_CALLED, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
 
 SQUARED = ("mse_loss",)
 ABSOLUTE = ("l1_loss", "smooth_l1_loss", "huber_loss")
@@ -43,6 +43,15 @@ def only_call(run: Run) -> LossCallFact | None:
     if len(functions) != 1 or calls[0].reduction not in (None, "mean"):
         return None
     return calls[-1]
+
+
+def mistakes_gone(run: Run, looks: int) -> float | None:
+    """Share of the mistakes of guessing a class that the last looks at training no longer have. None where unknown."""
+    accuracy, call = run.scalar(ACCURACY_TRAIN).values, only_call(run)
+    if call is None or len(accuracy) < looks:
+        return None
+    guess = 1 / (call.classes or 2)
+    return (float(np.median(accuracy[-looks:])) - guess) / (1 - guess)
 
 
 def chance(run: Run) -> float | None:

@@ -48,7 +48,7 @@ from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.rule import Rule
 from torchdoctor.rules.structure import Agreement
 from torchdoctor.run import Run
-from torchdoctor.signals import ACCURACY_TRAIN, LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT
+from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION, RESIDUAL_AGREEMENT
 
 RULE = Rule(
     code="E002",
@@ -72,8 +72,8 @@ FLAT = 0.04
 POOR_LINEAR = 0.3
 """The same as POOR for a model without a hidden layer whose errors agree plainly: capacity-too-low, which says this
 of the others from here on, leaves it to this rule."""
-RIGHT = 0.75
-"""Share of the mistakes of guessing that a classifier has got rid of, from which on it is not poor."""
+RIGHT, LATE_LOOKS = 0.75, 3
+"""Share of the mistakes of guessing that is gone in the last looks, from which on a classifier is not poor."""
 LEAST_ARRIVED = 150
 """Before, a loss that stands still may not have begun to fall."""
 MISSED, MISSED_SURELY = 0.1, 4.0
@@ -111,11 +111,8 @@ def detect(run: Run) -> Iterator[Finding]:
 
 def is_mostly_right(run: Run) -> bool:
     """A classifier that is right already and only gets surer: its loss is high, what it does is not poor."""
-    accuracy, call = run.scalar(ACCURACY_TRAIN).values, baseline.only_call(run)
-    if call is None or len(accuracy) < 3:
-        return False
-    chance = 1 / (call.classes or 2)
-    return float(np.median(accuracy[-3:])) - chance > RIGHT * (1 - chance)
+    gone = baseline.mistakes_gone(run, LATE_LOOKS)
+    return gone is not None and gone > RIGHT
 
 
 def is_flat(curve: Curve) -> bool:

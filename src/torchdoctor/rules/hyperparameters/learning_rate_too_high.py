@@ -53,7 +53,7 @@ from torchdoctor.rules.nonfinite import first
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import ACCURACY_TRAIN, LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT_GLOBAL_L2
+from torchdoctor.signals import LEARNING_RATE, LOSS_TRAIN, UPDATE_RATIO, WEIGHT_GLOBAL_L2
 
 RULE = Rule(
     code="H001",
@@ -174,11 +174,8 @@ def _has_learned(run: Run, course: Course) -> bool:
     """By its loss; or, where a few confident mistakes keep that up, by what it gets right."""
     if course.how != "thrown":
         return course.how in ("shaken", "lost")
-    accuracy, call = run.scalar(ACCURACY_TRAIN).values, baseline.only_call(run)
-    if call is None or len(accuracy) < LOOKS:
-        return False
-    chance = 1 / (call.classes or 2)
-    return float(np.median(accuracy[-LOOKS:])) - chance > RIGHT * (1 - chance)
+    gone = baseline.mistakes_gone(run, LOOKS)
+    return gone is not None and gone > RIGHT
 
 
 def _bounces(run: Run) -> bool:
