@@ -173,6 +173,9 @@ class Sites:
         self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()
+        if self.session.frozen_state.is_due(self.session.loop.updates):
+            self.session.discover([])
+            self.session.frozen_state.boundary(self.session.loop.updates)
 
     @guarded("zero_grad")
     def zeroed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:

@@ -42,6 +42,10 @@ class FrozenStateProbe:
         self._drift = 0.0
         self._norms_at = 1.0
 
+    def is_due(self, updates: int) -> bool:
+        """Running statistics were last looked at some updates ago."""
+        return updates >= self._norms_at
+
     @contained("frozen state: boundary")
     def boundary(self, updates: int) -> None:
         """An epoch ends, or the model's mode changes."""
@@ -49,7 +53,7 @@ class FrozenStateProbe:
         if frozen != self._frozen:
             self._frozen = frozen
             self.waiting = frozen > 0
-        if frozen and updates >= self._norms_at:
+        if frozen and self.is_due(updates):
             self._norms_at = NORMS_GROWTH * updates + 1
             self._look_at_norms(updates)
 

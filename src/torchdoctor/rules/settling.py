@@ -64,6 +64,8 @@ class Settling:
     """the same in standard errors"""
     scatter: float
     """standard deviation from batch to batch, as a share of the level"""
+    ending: float
+    """its level in the last eighth of the run"""
     best: float
     """the lowest of the earlier stretches, as long as the late ones"""
     excess: float
@@ -113,6 +115,7 @@ def read(run: Run) -> Settling | None:
         change=float(quarters[1].mean() - quarters[0].mean()) * 2 / level,
         sigmas=curves.trend(values).sigmas,
         scatter=float(values.std()) / level,
+        ending=float(np.array_split(values, 4)[-1].mean()),
         best=float(min((part.mean() for part in np.array_split(early, 4)[1:] if len(part)), default=math.nan)),
         excess=excess / level,
         cosine=float(np.median(cosine)) if len(cosine) >= LEAST_LOOKS else math.nan,

@@ -23,7 +23,7 @@ gradient times norm of weight over loss, a number without units that is 1 to 10 
 gradient, and the loss climbs, turns non-finite, or (without gates) loses less than a fifth of its start. Or over
 training, in recurrent models: the gradient norm jumps to a hundred times its own history, unclipped, after updates that
 were small (so the learning rate was not to blame), and the loss is worse afterwards. Jumps in other models are left to
-the rules on learning rate and data.
+the rules on learning rate and data, and gates that the first weights pin already to saturated-activations.
 
 ## How to fix it
 Clip the gradient norm before the step. For sequences: truncate backpropagation, use an LSTM or GRU, start the recurrent
@@ -48,6 +48,7 @@ import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import baseline, curves, movement
+from torchdoctor.rules.architecture import gates
 from torchdoctor.rules.architecture.depth import Layer, Profile, hidden, is_recurrent, profile, stacks
 from torchdoctor.rules.architecture.recurrence import applications, unrolled
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
@@ -131,6 +132,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             yield _over_blocks(layers, grown, harm)
             continue
         recurrent = tuple(layer for layer in layers if is_recurrent(layer)) or unrolled(run, layers)
+        if any(layer.module_type in GATED for layer in recurrent) and gates.pinned(run) is not None:
+            continue
         steep = _sensitivity(run, recurrent)
         if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):
             found = True

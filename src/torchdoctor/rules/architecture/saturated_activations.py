@@ -36,15 +36,15 @@ Glorot, Bengio, "Understanding the difficulty of training deep feedforward neura
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, GraphFact, InputsFact, LayersFact, ModelFact, ModuleFact
+from torchdoctor.facts import GraphFact, LayersFact, ModelFact, ModuleFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
+from torchdoctor.rules.architecture import gates
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.loss_graph import LossGraph, forward_name
 from torchdoctor.rules.rule import Rule
@@ -79,9 +79,6 @@ SHARE = 0.5
 them need a spread of 3.5."""
 MIN_LOOKS = 3
 FIRST_LOOKS = 3
-GATED = ("LSTM", "GRU")
-PINNED_GATES = 6.8
-"""Spread of a gate's sums at which half of them are beyond 4.6, where a sigmoid is within 1 % of its limit."""
 LITTLE = 0.2
 """Share of the first loss that is gone: gates that are pinned and learn all the same are no fault."""
 
@@ -97,9 +94,9 @@ class Layer:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    gates = _pinned_gates(run)
-    if gates is not None:
-        yield _of_gates(run, *gates)
+    held = _pinned_gates(run)
+    if held is not None:
+        yield _of_gates(run, *held)
         return
     until, trace = broken_at(run), run.matrix(SATURATED)
     if until is not None:
@@ -122,32 +119,11 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 
 
 def _pinned_gates(run: Run) -> tuple[str, float] | None:
-    """The gated layer whose sums spread farthest at the first look, where that is too far and little was learned."""
-    loss, weights, out = loss_curve(run), run.matrix(WEIGHT_L2).first(1), run.matrix(ACTIVATION["std"]).first(1)
-    if loss is None or not len(loss.curve) or loss.fell >= LITTLE or not len(weights) or not len(out):
+    """Pinned gates in a run that learned little."""
+    loss = loss_curve(run)
+    if loss is None or not len(loss.curve) or loss.fell >= LITTLE:
         return None
-    found: list[tuple[str, float]] = []
-    for module in (m for m in run.modules.values() if m.type in GATED and m.name in out.columns):
-        below, itself = (f"{module.name}.weight_{kind}_l0" for kind in ("ih", "hh"))
-        if below not in weights.columns or itself not in weights.columns or below not in run.parameters:
-            continue
-        sums = [
-            float(weights.column(name).values[0]) / math.sqrt(run.parameters[name].shape[0]) * size
-            for name, size in (
-                (below, _input_size(run, run.parameters[below].shape[1])),
-                (itself, float(out.column(module.name).values[0])),
-            )
-        ]
-        found.append((module.name, math.hypot(*sums)))
-    worst = max(found, key=lambda pair: pair[1], default=None)
-    return worst if worst is not None and worst[1] >= PINNED_GATES else None
-
-
-def _input_size(run: Run, width: int) -> float:
-    """Root mean square of the inputs that have this width; one for what comes from other layers."""
-    looks = [f for f in run.facts(InputsFact) if f.role == "input" and f.phase == TRAIN and f.std is not None]
-    sizes = [math.hypot(f.mean or 0.0, f.std or 0.0) for f in looks if f.shape[-1] == width]
-    return float(np.median(sizes)) if sizes else 1.0
+    return gates.pinned(run)
 
 
 def _of_gates(run: Run, name: str, spread: float) -> Finding:
@@ -167,7 +143,7 @@ def _of_gates(run: Run, name: str, spread: float) -> Finding:
                 "sigmoid is flat beyond 4.6",
                 WEIGHT_L2.name,
                 spread,
-                PINNED_GATES,
+                gates.PINNED,
             ),
             Evidence(text, value=loss.fell if loss else None, spark=loss.spark if loss else ()),
         ],

@@ -67,7 +67,7 @@ FALLS_FAST = -0.5
 FAR_FROM_FLOOR = 0.1
 """Level over a constant guess; below, there is little left to gain."""
 WORSE_THAN_BEFORE = 2.0
-"""Late level over the best stretch before: late oscillation."""
+"""Late level, and still the last one, over the best stretch before: late oscillation, not a bump that is over."""
 MORE_THAN_ALL = 1.6
 """The same for a loss that still falls: there the estimate is too high, since the gradient still leads somewhere."""
 OPPOSED = -0.4
@@ -111,7 +111,7 @@ def bounces(state: Settling) -> bool:
             and state.ratio >= 2 * LARGE_UPDATE
         )
     opposed = state.cosine <= OPPOSED and state.excess >= FELT
-    if state.left < FAR_FROM_FLOOR and not state.level > WORSE_THAN_BEFORE * state.best:
+    if state.left < FAR_FROM_FLOOR and not min(state.level, state.ending) > WORSE_THAN_BEFORE * state.best:
         return opposed and state.excess >= MORE_THAN_ALL
     return state.excess >= settling.MOST_OF_LOSS or opposed
 

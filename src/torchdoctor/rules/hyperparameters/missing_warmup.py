@@ -14,11 +14,11 @@ the very same rate is fine.
 ## How it is detected
 The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to
 half above its start and more (a running median, so no single batch) or, in a single step, to five times its start. It
-stays above its start for at least ten steps, or for five with ten times the start's loss added up above it, and in
-both cases for a fiftieth of the run. The first updates change the weights by 8 % of their size and more, at least
-three times what they do later. Then it recovers, at a rate that was not lowered before it recovered, and stays below
-its start: it ends below half of it, or still falls at the end. After first updates that replace most of the weights it
-has to end below a fifth, or still fall. So the rate suits the model, and only the beginning did not.
+is not back below its start for good before at least ten steps, or five with ten times the start's loss added up above
+it, and in both cases a fiftieth of the run. The first updates change the weights by 8 % of their size and more, at
+least three times what they do later. Then it recovers, at a rate that was not lowered before it recovered, and stays
+below its start: it ends below half of it (below a fifth after first updates that replace most of the weights), or has
+kept falling since it was back. So the rate suits the model, and only the beginning did not.
 
 ## How to fix it
 Raise the rate linearly from nearly zero over the first 1 to 10 % of the steps. Or lower the rate, or use pre-norm
@@ -43,7 +43,7 @@ import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, curves, movement
-from torchdoctor.rules.curves import Curve, figure
+from torchdoctor.rules.curves import Curve, Floats, figure
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.places import receiver
 from torchdoctor.rules.rule import Rule
@@ -64,7 +64,9 @@ RISEN, SPIKE = 1.5, 5.0
 FIRST_PART, FIRST_STEPS = 0.05, 60
 """The rise must come within this share of the run, or so many steps."""
 LASTED, LASTED_SHARE = 10, 0.02
-"""Steps above the start, and as a share of the run."""
+"""Steps until it is back, and as a share of the run."""
+STAYS = 10
+"""Steps below the start after which it is back for good: the first updates may throw it more than once."""
 SHORT, ADDED_UP = 5, 10.0
 """A shorter rise counts where it is so high that the loss above the start adds up to that many times the start."""
 LARGE_FIRST_UPDATE = 0.08
@@ -78,7 +80,7 @@ falls."""
 MOST_REPLACED = 0.7
 """See learning-rate-too-high: one step rewrites the layers, and a loss that stays up afterwards is that rule's."""
 STILL_FALLING = 4.0
-"""Standard errors of the slope over the last half."""
+"""Standard errors of the slope since the loss is back."""
 THROWN_AGAIN = 0.02
 """Share of the last half above the start: such a run is thrown up time and again, so its rate is too high as it is."""
 NO_WARMUP = 0.9
@@ -124,7 +126,7 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
         return None
     guess = baseline.chance(run)
     start = max(float(curve.values[0]), guess if guess is not None else 0.0)
-    if start <= 0 or not _recovers(curve, start, end, first):
+    if start <= 0:
         return None
     level_S = curves.smooth(curve.values, 5)
     last = int(curve.steps[-1])
@@ -134,20 +136,32 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
         return None
     height_S = curve.values if spikes else level_S
     peak_at = int(np.argmax(np.where(early, height_S, -np.inf)))
-    below = np.flatnonzero(level_S[peak_at:] < start)
-    back = peak_at + int(below[0]) if len(below) else len(level_S) - 1
+    back = _back_below(level_S, peak_at, start)
     spent = int(curve.steps[back] - curve.steps[0])
     added_up = float(np.maximum(curve.values[: back + 1] / start - 1, 0).sum())
     if spent < max(SHORT if spikes and added_up >= ADDED_UP else LASTED, LASTED_SHARE * last):
         return None
+    if not _recovers(curve, back, start, end, first):
+        return None
     return Throw(start, float(height_S[peak_at]), int(curve.steps[back]), spent, first, later)
 
 
-def _recovers(curve: Curve, start: float, end: float, first: float) -> bool:
+def _back_below(level_S: Floats, peak_at: int, start: float) -> int:
+    """Where the loss is below its start again and stays there for a while."""
+    above = np.flatnonzero(level_S[peak_at:] >= start)
+    at = peak_at
+    for i in peak_at + above:
+        if i > at + STAYS:
+            break
+        at = int(i) + 1
+    return min(at, len(level_S) - 1)
+
+
+def _recovers(curve: Curve, back: int, start: float, end: float, first: float) -> bool:
     late = curve.values[curve.steps >= curve.steps[-1] / 2]
     if float((late > start).mean()) > THROWN_AGAIN:
         return False
-    falls = end <= BELOW * start and curves.trend(late).sigmas <= -STILL_FALLING
+    falls = end <= BELOW * start and curves.trend(curve.values[back:]).sigmas <= -STILL_FALLING
     return falls or end <= (RECOVERED if first < MOST_REPLACED else RECOVERED_WELL) * start
 
 

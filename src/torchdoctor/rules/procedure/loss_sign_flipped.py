@@ -49,6 +49,7 @@ from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters import optimizer_misconfigured
 from torchdoctor.rules.loss_curve import LossCurve, loss_curve
 from torchdoctor.rules.loss_graph import LossGraph, Operator
+from torchdoctor.rules.movement import Movement
 from torchdoctor.rules.places import call_places, call_site, known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -286,7 +287,7 @@ def _climbs(run: Run, loss: LossCurve) -> str | None:
     if len(heights) < BLOCKS or int((np.diff(heights) > 0).sum()) < RISING_BLOCKS or heights[-1] < RISEN * heights[0]:
         return None
     moved, chance = movement.read(run), baseline.chance(run)
-    if moved is None or chance is None or not float(np.nanmedian(moved.middle_S)) < SMALL_UPDATE:
+    if moved is None or chance is None or not _are_small(moved.until(int(loss.curve.steps[-1]))):
         return None
     cosines = run.scalar(GRADIENT_COSINE).values
     if len(cosines) and float(np.nanmedian(cosines)) < 0:  # it jumps from wall to wall: a rate too high climbs so
@@ -298,6 +299,12 @@ def _climbs(run: Run, loss: LossCurve) -> str | None:
         return f"{reached:.1%} right, chance is {guessed:.1%}" if reached < BELOW_CHANCE * guessed else None
     far = figure(heights[-1] / chance)
     return f"{far} times the loss of a constant guess" if heights[-1] > RISEN * chance else None
+
+
+def _are_small(moved: Movement) -> bool:
+    """At the start, and mostly: of what was updated while the loss was a number."""
+    middle_S = moved.middle_S[np.isfinite(moved.middle_S)]
+    return bool(len(middle_S)) and max(float(middle_S[0]), float(np.median(middle_S))) < SMALL_UPDATE
 
 
 def _finding(run: Run, loss: LossCurve, flips: list[Flip]) -> Finding:
