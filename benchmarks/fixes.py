@@ -6,7 +6,7 @@ Three ways, tried in this order:
 - a call that the script makes too: the literal arguments that the fix gives are set in it (lr, shuffle, a threshold).
   Of several such calls the one on a line that the finding points to is meant.
 - statements that the healthy twin has and the sick script lacks: they go where the twin has them, and nothing else of
-  the twin comes along.
+  the twin comes along. A statement that the sick script has elsewhere, and the twin has not, moves.
 """
 
 from __future__ import annotations
@@ -131,13 +131,20 @@ def _insert(script: str, code: str, twin: str | None) -> str | None:
         return None
     wanted = {_plain(line) for line in code.splitlines() if _plain(line)}
     ours, theirs = script.splitlines(keepends=True), twin.splitlines(keepends=True)
-    repaired, used = [], set()
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+    changes = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+    brought = {}
+    for tag, _, _, c, d in changes:
         added = {_plain(line) for line in theirs[c:d] if _plain(line)}
-        take = tag in ("insert", "replace") and bool(added) and added <= wanted
-        repaired += theirs[c:d] if take else ours[a:b]
-        used |= added if take else set()
-    return "".join(repaired) if used else None
+        if tag in ("insert", "replace") and added and added <= wanted:
+            brought[c] = added
+    moved = set().union(*brought.values())
+    repaired: list[str] = []
+    for tag, a, b, c, d in changes:
+        if tag in ("insert", "replace") and c in brought:
+            repaired += theirs[c:d]
+        elif tag != "delete" or not {_plain(line) for line in ours[a:b]} <= moved:  # else it stands elsewhere now
+            repaired += ours[a:b]
+    return "".join(repaired) if brought else None
 
 
 def _plain(line: str) -> str:

@@ -56,6 +56,12 @@ def test_a_fix_goes_in_where_that_takes_no_thought(code: str | None, line: int |
     assert fixes.apply(SCRIPT, finding(code, line), TWIN) == expected
 
 
+def test_a_statement_that_stands_elsewhere_in_the_twin_moves() -> None:
+    sick = "loss.backward()\noptimizer.zero_grad()\noptimizer.step()\n"
+    twin = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
+    assert fixes.apply(sick, finding("optimizer.zero_grad()\nloss.backward()", None), twin) == twin
+
+
 def test_a_run_can_be_cut() -> None:
     run = RunBuilder(50).scalar(LOSS_TRAIN, np.arange(50.0)).fact(ModelFact("m", "M", 1, 1, 1), 30).build()
     early = until(run, 20)
