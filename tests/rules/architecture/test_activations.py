@@ -208,6 +208,14 @@ class TestGates:
         (said,) = found(self.lstm(norm=100.0), SATURATED)
         assert said.severity is Severity.ERROR and "lstm" in said.title
 
+    def test_what_pinned_gates_do_to_the_gradient_is_no_explosion_of_its_own(self) -> None:
+        def steep(norm: float) -> RunBuilder:
+            climbs = np.linspace(1.0, 3.0, STEPS)
+            return self.lstm(norm, climbs).matrix(signals.GRADIENT_L2, {"lstm.weight_hh_l0": 1e3 / norm})
+
+        assert found(steep(4.0), "exploding-gradients")
+        assert not found(steep(100.0), "exploding-gradients")
+
     def test_usual_weights_and_gates_that_learn(self) -> None:
         assert not found(self.lstm(norm=4.0), SATURATED)
         assert not found(self.lstm(norm=100.0, loss=FALLING), SATURATED)

@@ -52,6 +52,16 @@ def test_steps_that_hold_the_loss_up() -> None:
     assert len(findings(bouncing(kind="Adam", gradient=1.5).build(), RATE)) == 1
 
 
+def test_a_bump_near_the_floor_counts_while_it_lasts() -> None:
+    def bumped(ends_at: int) -> RunBuilder:
+        steps = np.arange(STEPS)
+        loss = 0.08 + 2.2 * np.exp(-steps / 20) + 0.15 * ((steps >= 220) & (steps < ends_at))
+        return bouncing(gradient=1.0).scalar(LOSS_TRAIN, loss * (1 + 0.2 * np.sin(steps)))
+
+    assert len(findings(bumped(STEPS).build(), RATE)) == 1
+    assert findings(bumped(340).build(), RATE) == []
+
+
 def test_gradients_that_oppose_each_other() -> None:
     assert len(findings(bouncing(gradient=0.5, cosine=-0.6).build(), RATE)) == 1
 

@@ -80,3 +80,11 @@ def test_a_steady_rise_under_a_memory_that_never_forgets_is_not_the_sign() -> No
     run = trained(RISING, RISING, momentum=0.9999).matrix(signals.UPDATE_RATIO, {"fc.weight": 1e-3})
     run.parameters({"fc.weight": (10, 8)}).scalar(signals.ACCURACY_TRAIN, np.linspace(0.1, 0.0, 100))
     assert not findings(run.build(), NAME)
+
+
+def test_a_loss_that_large_updates_throw_up_until_it_breaks_is_not_the_sign() -> None:
+    rising = np.where(np.arange(100) < 15, np.geomspace(2.3, 1e30, 100), np.nan)
+    ratio = np.where(np.arange(100) < 15, 2.0, 0.0)
+    run = trained(rising, rising).matrix(signals.UPDATE_RATIO, {"fc.weight": ratio}).parameters({"fc.weight": (10, 8)})
+    run.scalar(signals.ACCURACY_TRAIN, np.linspace(0.1, 0.0, 100))
+    assert not findings(run.build(), NAME)
