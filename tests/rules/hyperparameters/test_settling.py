@@ -55,7 +55,7 @@ def test_steps_that_hold_the_loss_up() -> None:
 def test_a_bump_near_the_floor_counts_while_it_lasts() -> None:
     def bumped(ends_at: int) -> RunBuilder:
         steps = np.arange(STEPS)
-        loss = 0.08 + 2.2 * np.exp(-steps / 20) + 0.15 * ((steps >= 220) & (steps < ends_at))
+        loss = 0.05 + 2.2 * np.exp(-steps / 20) + 0.2 * ((steps >= 260) & (steps < ends_at))
         return bouncing(gradient=1.0).scalar(LOSS_TRAIN, loss * (1 + 0.2 * np.sin(steps)))
 
     assert len(findings(bumped(STEPS).build(), RATE)) == 1
