@@ -161,3 +161,5 @@ class LeakageFact(Fact):
     """share of their variance between classes, or squared correlation with the target"""
     median: float
     """of all features"""
+    beside: float | None = None
+    """tokens only: how surely positions other than the best tell the class as well, in standard deviations"""

@@ -86,6 +86,8 @@ class TokenTargetsFact(Fact):
     """outputs hang on inputs along the sequence, not through one code for all of it; None where it cannot be seen"""
     single: bool = True
     """these ids are all that the model was given beside the targets"""
+    decoder: bool = False
+    """these ids are the second sequence that is embedded, and none that is embedded is shifted against the targets"""
     ignored: float = 0.0
     """share of negative targets, which the loss skips"""
     file: str | None = None

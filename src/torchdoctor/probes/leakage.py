@@ -17,6 +17,10 @@ from torchdoctor.probes.context import Context
 FEATURES, CLASSES, SAMPLES = 1024, 64, 256
 ELEMENTS = 1 << 15
 """Of a wide batch so many elements are summed: two million multiplications, about a millisecond."""
+TOKENS, CELLS = 128, 1 << 16
+"""Tokens are counted by position and class where so many ids, and so many counts in all, will do."""
+SEEN, SHARE = 20, 0.05
+"""Tokens seen less often at a position, and classes of a smaller share, leave too little in their cells to compare."""
 LOOKS = 40
 TOLD = 16
 WRITTEN = (6, 10, 16, 24, 40)
@@ -30,6 +34,8 @@ class LeakageProbe:
         self._context = context
         self._looks = 0
         self._sums: NDArray[np.float64] | None = None
+        self._tokens: NDArray[np.float64] | None = None
+        self._seen: set[bytes] = set()
         self._classes = False
         self._shape: list[int] = []
 
@@ -49,6 +55,24 @@ class LeakageProbe:
         sums = _class_sums(rows.double(), labels) if classes else _target_sums(rows.double(), labels.double())
         shape, step = list(inputs.shape[1:]), self._context.step
         self._context.read(sums, lambda values: self._add(values, classes, shape, step))
+        if classes and not inputs.is_floating_point() and rows.shape[1] * TOKENS <= CELLS // 2:
+            self._context.read(torch.cat([rows, labels[:, None]], 1), self._count_tokens)
+
+    def _count_tokens(self, rows_NF1: NDArray[Any]) -> None:
+        """Add what stands where in samples of which class: (F, V, C). A sample that comes again tells nothing new."""
+        new = [i for i, row in enumerate(rows_NF1) if row.tobytes() not in self._seen]
+        self._seen.update(rows_NF1[i].tobytes() for i in new)
+        rows_NF, labels_N = rows_NF1[new, :-1].astype(np.int64), rows_NF1[new, -1].astype(np.int64)
+        width = rows_NF.shape[1]
+        if self._tokens is None:
+            self._tokens = np.zeros((width, TOKENS, CELLS // (width * TOKENS)))
+        known_N = (labels_N >= 0) & (labels_N < self._tokens.shape[2])
+        if width != len(self._tokens):
+            return
+        for position, counts_VC in enumerate(self._tokens):
+            tokens_N = rows_NF[:, position]
+            fits_N = known_N & (tokens_N >= 0) & (tokens_N < TOKENS)
+            np.add.at(counts_VC, (tokens_N[fits_N], labels_N[fits_N]), 1)
 
     def _add(self, sums: NDArray[Any], classes: bool, shape: list[int], step: int) -> None:
         if self._sums is not None and (sums.shape != self._sums.shape or shape != self._shape):
@@ -74,6 +98,7 @@ class LeakageProbe:
             features=order[:TOLD].tolist(),
             told=[float(v) for v in told_F[order[:TOLD]]],
             median=float(np.median(told_F)),
+            beside=told_beside(self._tokens, int(order[0])) if self._tokens is not None else None,
         )
         self._context.record.fact(fact, step)
 
@@ -93,6 +118,21 @@ def _target_sums(rows_NF: Tensor, target_N: Tensor) -> Tensor:
     target = target_N[:, None].expand_as(rows_NF)
     products = (rows_NF, target, rows_NF.square(), rows_NF * target, target.square())
     return torch.stack([count, *(p.sum(0) for p in products)])
+
+
+def told_beside(counts_FVC: NDArray[np.float64], best: int) -> float | None:
+    """Pooled chi-squared of token against class over all positions but one, in its own standard deviations."""
+    total, degrees = 0.0, 0
+    for position, counts_VC in enumerate(counts_FVC):
+        often_C = counts_VC.sum(0) >= SHARE * counts_VC.sum()
+        table = counts_VC[:, often_C]
+        table = table[table.sum(1) >= SEEN]
+        if position == best or min(table.shape, default=0) < 2:
+            continue
+        expected = np.outer(table.sum(1), table.sum(0)) / table.sum()
+        total += float(((table - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
+        degrees += (table.shape[0] - 1) * (table.shape[1] - 1)
+    return (total - degrees) / (2 * degrees) ** 0.5 if degrees else None
 
 
 def class_share(sums: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,6 +36,8 @@ class Sight:
     embeds_by_position: bool = False
     starts_at: int | None = None
     """the first position whose output the loss takes, where it takes all but one"""
+    embedded: list[Tensor] = field(default_factory=list)
+    """ids that were looked up, a row for each sample"""
 
 
 class TokenTargetsProbe:
@@ -60,12 +62,13 @@ class TokenTargetsProbe:
         ids = [t for t in inputs if is_ids(t)]
         if not ids or target.is_floating_point() or target.dtype == torch.bool or target.device != ids[0].device:
             return
+        sight = walk_sight(loss.grad_fn, ids[0].shape[1], ids[0].numel())
+        self._looks += 1
+        self._compare_decoder(sight.embedded, target, place)
         aligned = align(ids[0], target)
         if aligned is None:
             return
-        self._looks += 1
         given, following, wanted = aligned
-        sight = walk_sight(loss.grad_fn, ids[0].shape[1], ids[0].numel())
         if sight.starts_at == 1 and wanted.shape == given.shape and target.numel() < ids[0].numel():
             given, following = following, given
         telling = (given != following) & (wanted >= 0)
@@ -100,13 +103,16 @@ class TokenTargetsProbe:
             line=place.line if place else None,
         )
         second = [is_another_sequence(t, ids[0], target).reshape(1) for t in beside]
-        parts = [shares.double(), *(t.double() for t in second), *(a.double().reshape(1) for a in sight.ahead)]
+        shifted = [_against(t, [], target)[1].reshape(1) for t in sight.embedded if t.numel() == target.numel()]
+        parts = [shares, *second, *shifted, *(a.reshape(1) for a in sight.ahead)]
 
         def arrived(values: Any) -> None:
             same, after, ignored, telling_count, *rest = (float(v) for v in values)
-            sequences, ahead = rest[: len(second)], rest[len(second) :]
+            sequences, ahead = rest[: len(second)], rest[len(second) + len(shifted) :]
             if max(same, after) < RELATED or telling_count < LEAST_LENGTH:
                 return
+            if same > after and max(rest[len(second) :][: len(shifted)], default=0.0) >= RELATED:
+                return  # a decoder inside is given the targets one place later: copying is the task
             seen = sum(a > 0 for a in ahead)
             data = fact.to_dict() | {
                 "same": same,
@@ -118,7 +124,40 @@ class TokenTargetsProbe:
             }
             self._context.record.fact(TokenTargetsFact(**data), step, "")
 
-        self._context.read(torch.cat(parts), arrived)
+        self._context.read(torch.cat([p.double() for p in parts]), arrived)
+
+    def _compare_decoder(self, embedded: list[Tensor], target: Tensor, place: Place | None) -> None:
+        """Of two embedded sequences one may be the targets, and that only where another is the targets shifted."""
+        alike = [t for t in embedded if t.numel() == target.numel()]
+        others = [[o for o in embedded if o is not t] for t in alike]
+        if not any(others):
+            return
+        shares = [part for t, rest in zip(alike, others, strict=True) for part in _against(t, rest, target)]
+        fact = TokenTargetsFact([], list(target.shape), 0.0, 0.0, single=False, decoder=True)
+        if place:
+            fact = replace(fact, file=place.file, line=place.line)
+        step = self._context.step
+
+        def arrived(values: Any) -> None:
+            same, shifted, another = ([float(v) for v in values[i::3]] for i in range(3))
+            k = max(range(len(same)), key=lambda i: same[i])
+            if same[k] >= RELATED and another[k] and max(shifted) < RELATED:
+                found = replace(fact, input_shape=list(alike[k].shape), same=same[k], following=shifted[k])
+                self._context.record.fact(found, step, "")
+
+        self._context.read(torch.stack(shares), arrived)
+
+
+def _against(ids: Tensor, others: list[Tensor], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The share of targets that these ids are, the share that they are one place later, and whether there is another
+    sequence among the others."""
+    wanted = target.reshape(ids.shape)
+    telling = (ids[:, :-1] != ids[:, 1:]) & (wanted[:, :-1] >= 0)
+    count = telling.sum().clamp(min=LEAST_LENGTH)
+    same = ((ids[:, :-1] == wanted[:, :-1]) & telling).sum() / count
+    shifted = ((ids[:, 1:] == wanted[:, :-1]) & telling).sum() / count
+    another = torch.stack([is_another_sequence(o, ids, target) for o in others]).any() if others else same < 0
+    return same.double(), shifted.double(), another.double()
 
 
 def is_ids(tensor: Tensor) -> bool:
@@ -139,7 +178,9 @@ def is_mask(tensor: Tensor) -> bool:
 
 def is_another_sequence(tensor: Tensor, ids: Tensor, target: Tensor) -> Tensor:
     """A second sequence: not a mask of 0 and 1, not positions (equal in all rows), not the ids or targets again."""
-    differs = (tensor.max() > 1) & ((tensor != ids) & (tensor >= 0)).any()
+    differs = tensor.max() > 1
+    if tensor.shape == ids.shape:
+        differs = differs & ((tensor != ids) & (tensor >= 0)).any()
     if len(tensor) > 1:
         differs = differs & (tensor[0] != tensor[-1]).any()
     if target.numel() == tensor.numel():
@@ -175,8 +216,9 @@ def walk_sight(root: Any, length: int, positions: int) -> Sight:
     while queue and len(seen) < NODES_LIMIT:
         node, along = queue.popleft()
         name = node.name()
-        if name.startswith("EmbeddingBackward") and along:
-            sight.embeds_by_position = True
+        if name.startswith("EmbeddingBackward"):
+            sight.embeds_by_position |= along
+            sight.embedded += [t.detach() for t in _saved(node, "indices") if is_ids(t)]
         _read_attention(node, name, length, sight)
         if sight.starts_at is None and name.startswith("SliceBackward"):
             sight.starts_at = _start_of_slice(node, length)

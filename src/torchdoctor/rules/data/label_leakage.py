@@ -19,7 +19,8 @@ of all features less than 0.5. For classes 0.9 will do where it stands out: no o
 of them have less than a quarter; a leak with noise on it is one still. Real features seldom reach that: the best column
 of the iris data has 0.94, and the next is nearly as good. Where the loss stays above half of a constant guess the model
 does not use it, and something else ails the run: it is an info. So it is where one position of a sequence, or one
-column of a regression, decides and no other tells 5 %: a task that was made so.
+column of a regression, decides and no other tells 5 %: a task that was made so; unless the tokens at the other
+positions surely go with the class as well (chi-squared over all of them), since then they are what the task is about.
 
 ## How to fix it
 Look at the feature that is named. If it would not be known at the time of prediction, remove it. Fit encoders on the
@@ -72,6 +73,9 @@ MIDDLE = 0.5
 """Half of all features must tell less than this; pixels of digits have 0.3 in the middle."""
 NOTHING = 0.05
 """Below it the best of the others tells nothing: one feature decides by design, or all else is noise."""
+TOLD_BESIDE = 5.0
+"""Standard deviations by which the other positions of a sequence tell the class: then they are what the task is about,
+and the one that decides is not."""
 READ_OFF, EARLY = 0.05, 0.25
 """Loss over that of a constant guess (or of the start), and the share of the run by which a copy of a regression target
 is read off. Chosen; a leaked column leaves 0.005 of the variance at most, so the loss comes near zero at once."""
@@ -137,7 +141,7 @@ def stands_alone(run: Run, fact: LeakageFact, others: list[float], classes: bool
     """One position of a sequence decides and the rest tells nothing: a task that was made so (remember the first
     symbol). Or a regression on one column. Columns of a table seldom tell classes so well by design, and the others may
     tell something together."""
-    if others and others[0] >= NOTHING:
+    if (others and others[0] >= NOTHING) or (fact.beside or 0.0) >= TOLD_BESIDE:
         return False
     given = next((f for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input"), None)
     tokens = given is not None and "int" in given.dtype

@@ -21,9 +21,9 @@ whose labels are right, is right at least ten points more often than training in
 errors), without dropout and with training samples that come again unchanged, so that neither explains it (with four
 classes or more, 30 % in the lower half must bear it out). Or, where labels are wrong in validation alike: its samples
 are new to the model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with labels
-that scored anywhere. With two or three classes and none of these, the most confident third of training must err 70 % as
-often as all, and 40 % less two standard errors. The error rate of the most confident third estimates the share of wrong
-labels.
+that scored anywhere (where with four classes or more it scored second, training has to bear it out as below). With two
+or three classes and none of these, the most confident third of training must err 70 % as often as all, and 40 % less
+two standard errors. The error rate of the most confident third estimates the share of wrong labels.
 
 ## How to fix it
 Train a few epochs, or in folds, and look at the training samples of the largest loss: repair or drop them. If that
@@ -163,6 +163,8 @@ def detect(run: Run) -> Iterator[Finding]:
     alike = wrong_in_validation(passes, counts.majority)
     learned = found.accuracy >= _least(counts.majority)
     alone = learned and found.evenness >= EVEN_ALONE and found.surely_even >= EVEN
+    if alike is not None and alike.scores_second and not alone:
+        alike = None
     many = found.anywhere >= (UNLIKELY if gap is None else NOT_SECOND) and (learned or gap is not None)
     few = gap is not None or alone
     if (many if found.classes > FEW_CLASSES else few) or alike is not None:
@@ -221,6 +223,12 @@ class Alike:
     anywhere: float
     sure_error: float
     samples: int
+    classes: int
+
+    @property
+    def scores_second(self) -> bool:
+        """As the true class does in a hard task, and a label that is confused with the next one."""
+        return self.classes > FEW_CLASSES and self.anywhere < NOT_SECOND
 
 
 def wrong_in_validation(passes: list[tuple[int, SamplesFact]], majority: float) -> Alike | None:
@@ -239,6 +247,7 @@ def wrong_in_validation(passes: list[tuple[int, SamplesFact]], majority: float) 
     found = Alike(
         *(float(np.median([getattr(j, k) for j in judged])) for k in ("evenness", "anywhere", "sure_error")),
         judged[-1].samples,
+        judged[-1].classes,
     )
     scattered = found.evenness >= EVEN_SCATTERED and found.anywhere >= UNLIKELY
     return found if found.evenness >= EVEN_NEW or scattered else None
@@ -247,8 +256,9 @@ def wrong_in_validation(passes: list[tuple[int, SamplesFact]], majority: float) 
 def _as_alike(fact: SamplesFact) -> Alike:
     whole = add_up([(0, fact)], 0.0)
     if whole is None:
-        return Alike(0.0, 0.0, 0.0, fact.samples)
-    return Alike(whole.evenness, whole.anywhere if whole.classes > FEW_CLASSES else 0.0, whole.sure_error, fact.samples)
+        return Alike(0.0, 0.0, 0.0, fact.samples, fact.classes or 2)
+    anywhere = whole.anywhere if whole.classes > FEW_CLASSES else 0.0
+    return Alike(whole.evenness, anywhere, whole.sure_error, fact.samples, whole.classes)
 
 
 def gap_to_validation(run: Run, found: Doubt) -> float | None:

@@ -12,9 +12,11 @@ softmax, a bidirectional recurrent network.
 
 ## How it is detected
 On the first steps the ids that the model was given are compared with those that the loss wants. Equal at the same
-place: the shift is missing. Equal to the next: then the graph is read. Attention weights of the sequence's length
-whose upper triangle is not zero, attention without a causal mask, or a recurrent module that runs both ways let a
-position see the next one. No value of the loss is needed, so it shows from the first step on.
+place: the shift is missing. Equal to the next: then the graph is read. Attention weights of the sequence's length whose
+upper triangle is not zero, attention without a causal mask, or a recurrent module that runs both ways let a position
+see the next one. Where two sequences are embedded (encoder and decoder), one of them may be the targets (a task of
+copying), but then another one must be the targets shifted. No value of the loss is needed, so it shows from the first
+step on.
 
 ## How to fix it
 `inputs, targets = ids[:, :-1], ids[:, 1:]`, and `is_causal=True` or
@@ -66,6 +68,8 @@ MOST_IGNORED = 0.02
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     looks = run.facts(TokenTargetsFact)
+    decoded = [f for f in looks if f.decoder]
+    looks = decoded or looks
     same = [f for f in looks if f.same >= SAME and f.following < SAME]
     following = [f for f in looks if f.following >= FOLLOWING and f.same < SAME]
     if same and len(same) > len(looks) / 2:
@@ -80,6 +84,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 
 def _copies(run: Run, fact: TokenTargetsFact) -> bool:
     """A copy of the input is within reach position by position, or the loss shows that it was found."""
+    if fact.decoder:
+        return True
     if not fact.single:
         return False
     return bool(fact.by_position) or fact.causal > 0 or _too_good(run)
@@ -101,7 +107,9 @@ def _unshifted(run: Run, fact: TokenTargetsFact) -> Finding:
         severity=Severity.ERROR,
         confidence=0.97 if fact.causal else 0.9,
         proof=Proof.STRUCTURE,
-        title="the targets are the inputs themselves: the shift by one token is missing",
+        title="the decoder is given the targets themselves: the shift by one token is missing"
+        if fact.decoder
+        else "the targets are the inputs themselves: the shift by one token is missing",
         summary="The loss asks at every position for the token that the model was given there. It learns to copy, not "
         "to predict.",
         where=known(Place(file=fact.file, line=fact.line)),
@@ -116,8 +124,12 @@ def _unshifted(run: Run, fact: TokenTargetsFact) -> Finding:
             *_loss(run),
         ],
         fix=Fix(
-            "Give the tokens without the last one and ask for those without the first.",
-            "inputs, targets = ids[:, :-1], ids[:, 1:]",
+            "Give the decoder the target without its last token and ask for it without its first."
+            if fact.decoder
+            else "Give the tokens without the last one and ask for those without the first.",
+            "decoder_input, wanted = target[:, :-1], target[:, 1:]"
+            if fact.decoder
+            else "inputs, targets = ids[:, :-1], ids[:, 1:]",
         ),
         symptoms=("too-good-too-soon",),
     )
