@@ -196,6 +196,14 @@ def steady_excess(run: Run, state: Settling) -> float:
     return _length(optimizer, state.rate) * ratio * float(np.power(late, power).mean()) / 4 / state.level
 
 
+def steady_cosine(run: Run, state: Settling) -> float:
+    """The same cosine from more looks, and their mean: between gradients over few samples it jumps between -1 and 1."""
+    trace = run.scalar(GRADIENT_COSINE)
+    values = trace.values[trace.steps >= SINCE * state.curve.steps[-1]]
+    values = values[np.isfinite(values)]
+    return float(values.mean()) if len(values) >= STEADY_LOOKS else state.cosine
+
+
 def _batch(run: Run) -> float:
     sizes, backwards = _late(run.scalar(BATCH_SIZE, TRAIN)), _late(run.scalar(LOSS_EVENTS))
     if not len(sizes):

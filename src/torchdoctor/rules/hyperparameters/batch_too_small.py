@@ -14,9 +14,9 @@ Eight samples or fewer stand behind an update (accumulated batches counted toget
 constant rate, the loss no longer falls and is far from its floor, above a tenth of a constant guess. From rate and
 gradients the height follows at which the steps hold the loss above the minimum: it makes up a good part of the loss.
 Since a gradient over few samples varies much and few are looked at, its ratio to the loss of its step is taken, from an
-eighth of the run on, and put to the loss of all late steps.
-And the gradients of successive steps have little in common (cosine under a half), so noise holds it up there; the noise
-scale, the batch at which noise and signal are equal, is estimated from their cosine.
+eighth of the run on, and put to the loss of all late steps. And the gradients of successive steps have little in common
+(a mean cosine under a half), so noise holds it up there; the noise scale, the batch at which noise and signal are
+equal, is estimated from their cosine.
 
 Or, with plain SGD and up to four samples a step: the loss is thrown off as by a rate that is too high, successive
 gradients have little in common, and the updates are that long only for their noise: divided by the root of 32 over the
@@ -105,11 +105,14 @@ class Thrown:
 
 def detect(run: Run) -> Iterator[Finding]:
     state = settling.read(run)
-    thrown = _thrown(run, state) if state is not None else None
+    if state is None:
+        return
+    state = replace(state, cosine=settling.steady_cosine(run, state))
+    thrown = _thrown(run, state)
     if thrown is not None:
         yield _of_thrown(run, thrown)
         return
-    if state is None or not state.batch <= SMALL_BATCH or not state.flat or state.left < FAR_FROM_FLOOR:
+    if not state.batch <= SMALL_BATCH or not state.flat or state.left < FAR_FROM_FLOOR:
         return
     state = replace(state, excess=settling.steady_excess(run, state))
     if state.excess >= PART_OF_LOSS and not state.cosine > UNRELATED:
