@@ -162,3 +162,62 @@ def test_attention_with_dropout_is_seen_as_it_is(masked: bool, tmp_path: Path) -
 
     fact = record(tmp_path, train).facts(TokenTargetsFact)[-1]
     assert (fact.causal, fact.ahead) == ((1, 0) if masked else (0, 1))
+
+
+class Translator(nn.Module):
+    """Both sequences pass an embedding; what is decoded sees the source through one code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.write = nn.Embedding(20, 16), nn.Embedding(20, 16)
+        self.encoder, self.decoder = nn.GRU(16, 16, batch_first=True), nn.GRU(16, 16, batch_first=True)
+        self.out = nn.Linear(16, 20)
+
+    def forward(self, source: Tensor, given: Tensor) -> Tensor:
+        _, code = self.encoder(self.read(source))
+        return self.out(self.decoder(self.write(given), code)[0])
+
+
+def translate(given: Callable[[Tensor], Tensor], copies: bool) -> None:
+    model = Translator()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    for _ in range(6):
+        source = torch.randint(3, 20, (8, 7))
+        target = source if copies else source.flip(1)
+        loss = F.cross_entropy(model(source, given(target)).reshape(-1, 20), target.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def started(target: Tensor) -> Tensor:
+    return torch.cat([torch.ones(len(target), 1, dtype=torch.long), target[:, :-1]], dim=1)
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["reversed", "copied"])
+def test_what_a_decoder_is_given(tmp_path: Path, copies: bool) -> None:
+    right = record(tmp_path / "right", lambda: translate(started, copies)).facts(TokenTargetsFact)
+    assert all(f.decoder and f.following > 0.9 for f in right) and len(right) == (6 if copies else len(right))
+    if not copies:
+        wrong = record(tmp_path / "wrong", lambda: translate(lambda target: target, copies)).facts(TokenTargetsFact)
+        assert wrong and all(f.decoder and f.same > 0.9 and f.following < 0.3 for f in wrong)
+
+
+def test_positions_that_are_embedded_are_no_second_sequence(tmp_path: Path) -> None:
+    class Coded(Translator):
+        def forward(self, source: Tensor, given: Tensor) -> Tensor:
+            places = torch.arange(source.shape[1]).unsqueeze(0)
+            _, code = self.encoder(self.read(source) + self.write(places))
+            return self.out(self.decoder(code.transpose(0, 1).expand(-1, source.shape[1], -1))[0])
+
+    def train() -> None:
+        model = Coded()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+        for _ in range(6):
+            source = torch.randint(3, 20, (8, 7))
+            loss = F.cross_entropy(model(source, source).reshape(-1, 20), source.reshape(-1))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    assert not [f for f in record(tmp_path, train).facts(TokenTargetsFact) if f.decoder]

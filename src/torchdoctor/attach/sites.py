@@ -173,9 +173,16 @@ class Sites:
         self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()
-        if self.session.frozen_state.is_due(self.session.loop.updates):
-            self.session.discover([])
-            self.session.frozen_state.boundary(self.session.loop.updates)
+        self._look_at_beginning()
+
+    def _look_at_beginning(self) -> None:
+        """Another training begins: what is frozen in it is looked at before it can move."""
+        session = self.session
+        if session.frozen_state.is_beginning(session.loop.updates):
+            start = perf_counter()
+            session.discover([])
+            session.frozen_state.boundary(session.loop.updates)
+            session.spend(LOOK, start)
 
     @guarded("zero_grad")
     def zeroed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:

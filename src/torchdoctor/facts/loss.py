@@ -87,7 +87,8 @@ class TokenTargetsFact(Fact):
     single: bool = True
     """these ids are all that the model was given beside the targets"""
     decoder: bool = False
-    """these ids are the second sequence that is embedded, and none that is embedded is shifted against the targets"""
+    """of several embedded sequences, the one that most is the targets; `following` is that which most is the targets
+    one place later"""
     ignored: float = 0.0
     """share of negative targets, which the loss skips"""
     file: str | None = None

@@ -25,6 +25,9 @@ NORMS_KEPT = 64
 GROWTH = 2.0
 """The drift of running statistics is written again when it has grown by this factor."""
 LEAST_VARIANCE = 1e-12
+BEGINNINGS_KEPT, BEGINNINGS_APART = 4, 1.25
+"""Trainings after the first that are looked at when they begin, and how far apart: finding a new model takes tens of
+milliseconds, and some scripts make an optimizer for every task."""
 
 
 class FrozenStateProbe:
@@ -40,20 +43,25 @@ class FrozenStateProbe:
         self._first: dict[str, tuple[weakref.ref[nn.Module], Tensor, Tensor]] = {}
         self._toggled: set[str] = set()
         self._drift = 0.0
-        self._norms_at = 1.0
+        self._norms_at = self._beginning_at = 1.0
+        self._beginnings = 0
 
-    def is_due(self, updates: int) -> bool:
-        """Running statistics were last looked at some updates ago."""
-        return updates >= self._norms_at
+    def is_beginning(self, updates: int) -> bool:
+        """An optimizer was made after others had made updates: whether to look at what it begins with."""
+        if updates < self._beginning_at or self._beginnings >= BEGINNINGS_KEPT:
+            return False
+        self._beginnings += 1
+        self._beginning_at = BEGINNINGS_APART * updates
+        return True
 
     @contained("frozen state: boundary")
     def boundary(self, updates: int) -> None:
-        """An epoch ends, or the model's mode changes."""
+        """An epoch ends, the model's mode changes, or another training begins."""
         frozen = sum(1 for _, p in self._context.names.parameters() if not p.requires_grad)
         if frozen != self._frozen:
             self._frozen = frozen
             self.waiting = frozen > 0
-        if frozen and self.is_due(updates):
+        if frozen and updates >= self._norms_at:
             self._norms_at = NORMS_GROWTH * updates + 1
             self._look_at_norms(updates)
 

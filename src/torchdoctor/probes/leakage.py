@@ -17,10 +17,16 @@ from torchdoctor.probes.context import Context
 FEATURES, CLASSES, SAMPLES = 1024, 64, 256
 ELEMENTS = 1 << 15
 """Of a wide batch so many elements are summed: two million multiplications, about a millisecond."""
-TOKENS, CELLS = 128, 1 << 16
-"""Tokens are counted by position and class where so many ids, and so many counts in all, will do."""
+TOKENS, CELLS = 512, 1 << 18
+"""Tokens are counted by position and class, ids modulo a number (what comes together so only tells less), where so many
+counts will do: eight classes at 64 positions. Chosen: two megabytes, and 3 ms a look at the widest."""
 SEEN, SHARE = 20, 0.05
-"""Tokens seen less often at a position, and classes of a smaller share, leave too little in their cells to compare."""
+"""Tokens seen less often at a position, and classes of a smaller share, leave less than one in a cell: chi-squared is
+then not what its name says."""
+KNOWN = 5
+"""Samples of a token from which on it can tell a class; rarer ones tell theirs by chance."""
+LEAK = 0.9
+"""A position that tells so much is one of those that may leak, not of the others (see rules/data/label_leakage.py)."""
 LOOKS = 40
 TOLD = 16
 WRITTEN = (6, 10, 16, 24, 40)
@@ -35,13 +41,15 @@ class LeakageProbe:
         self._looks = 0
         self._sums: NDArray[np.float64] | None = None
         self._tokens: NDArray[np.float64] | None = None
-        self._seen: set[bytes] = set()
+        self._present: NDArray[np.float64] | None = None
+        self._seen: set[int] = set()
+        self._tries = 0
         self._classes = False
         self._shape: list[int] = []
 
     @contained("leakage: look")
     def look(self, inputs: Tensor | None, target: Tensor | None) -> None:
-        if inputs is None or target is None or self._looks >= LOOKS or inputs.dim() < 2:
+        if inputs is None or target is None or self._looks >= LOOKS or inputs.dim() < 2 or self._tries >= 2 * LOOKS:
             return
         if stats.unsupported(inputs) or stats.unsupported(target) or target.shape[0] != inputs.shape[0]:
             return
@@ -53,6 +61,7 @@ class LeakageProbe:
         labels = labels.reshape(-1)
         classes = not labels.is_floating_point()
         sums = _class_sums(rows.double(), labels) if classes else _target_sums(rows.double(), labels.double())
+        self._tries += 1
         shape, step = list(inputs.shape[1:]), self._context.step
         self._context.read(sums, lambda values: self._add(values, classes, shape, step))
         if classes and not inputs.is_floating_point() and rows.shape[1] * TOKENS <= CELLS // 2:
@@ -60,19 +69,23 @@ class LeakageProbe:
 
     def _count_tokens(self, rows_NF1: NDArray[Any]) -> None:
         """Add what stands where in samples of which class: (F, V, C). A sample that comes again tells nothing new."""
-        new = [i for i, row in enumerate(rows_NF1) if row.tobytes() not in self._seen]
-        self._seen.update(rows_NF1[i].tobytes() for i in new)
-        rows_NF, labels_N = rows_NF1[new, :-1].astype(np.int64), rows_NF1[new, -1].astype(np.int64)
-        width = rows_NF.shape[1]
+        width = rows_NF1.shape[1] - 1
         if self._tokens is None:
             self._tokens = np.zeros((width, TOKENS, CELLS // (width * TOKENS)))
-        known_N = (labels_N >= 0) & (labels_N < self._tokens.shape[2])
-        if width != len(self._tokens):
+            self._present = np.zeros(self._tokens.shape[1:])
+        _, _, classes = self._tokens.shape
+        if width != len(self._tokens) or self._present is None:
             return
-        for position, counts_VC in enumerate(self._tokens):
-            tokens_N = rows_NF[:, position]
-            fits_N = known_N & (tokens_N >= 0) & (tokens_N < TOKENS)
-            np.add.at(counts_VC, (tokens_N[fits_N], labels_N[fits_N]), 1)
+        marks = [hash(row.tobytes()) for row in rows_NF1]
+        labels_N = rows_NF1[:, -1]
+        new_N = np.array([m not in self._seen for m in marks]) & (labels_N >= 0) & (labels_N < classes)
+        self._seen.update(marks)
+        rows_NF = rows_NF1[new_N, :-1].astype(np.int64) % TOKENS
+        cell_NF = (np.arange(width) * TOKENS + rows_NF) * classes + labels_N[new_N, None].astype(np.int64)
+        self._tokens += np.bincount(cell_NF.ravel(), minlength=self._tokens.size).reshape(self._tokens.shape)
+        holds_NV = np.zeros((len(rows_NF), TOKENS))
+        np.put_along_axis(holds_NV, rows_NF, 1.0, axis=1)
+        self._present += holds_NV.T @ np.eye(classes)[labels_N[new_N].astype(np.int64)]
 
     def _add(self, sums: NDArray[Any], classes: bool, shape: list[int], step: int) -> None:
         if self._sums is not None and (sums.shape != self._sums.shape or shape != self._shape):
@@ -90,6 +103,9 @@ class LeakageProbe:
         if self._sums is None:
             return
         samples, told_F = class_share(self._sums) if self._classes else target_share(self._sums)
+        if self._tokens is not None and len(self._tokens) == len(told_F):
+            share_F = token_share(self._tokens)
+            told_F = np.where(share_F >= LEAK, np.maximum(told_F, share_F), told_F)  # by chance it is a tenth
         order = np.argsort(told_F)[::-1]
         fact = LeakageFact(
             task="classes" if self._classes else "regression",
@@ -98,9 +114,14 @@ class LeakageProbe:
             features=order[:TOLD].tolist(),
             told=[float(v) for v in told_F[order[:TOLD]]],
             median=float(np.median(told_F)),
-            beside=told_beside(self._tokens, int(order[0])) if self._tokens is not None else None,
+            beside=self._told_beside(told_F >= LEAK),
         )
         self._context.record.fact(fact, step)
+
+    def _told_beside(self, leaks_F: NDArray[np.bool_]) -> float | None:
+        if self._tokens is None or self._present is None or len(leaks_F) != len(self._tokens):
+            return None
+        return told_beside(self._present, self._tokens[leaks_F].sum((0, 2)) > 0)
 
 
 def _class_sums(rows_NF: Tensor, labels_N: Tensor) -> Tensor:
@@ -120,19 +141,30 @@ def _target_sums(rows_NF: Tensor, target_N: Tensor) -> Tensor:
     return torch.stack([count, *(p.sum(0) for p in products)])
 
 
-def told_beside(counts_FVC: NDArray[np.float64], best: int) -> float | None:
-    """Pooled chi-squared of token against class over all positions but one, in its own standard deviations."""
-    total, degrees = 0.0, 0
-    for position, counts_VC in enumerate(counts_FVC):
-        often_C = counts_VC.sum(0) >= SHARE * counts_VC.sum()
-        table = counts_VC[:, often_C]
-        table = table[table.sum(1) >= SEEN]
-        if position == best or min(table.shape, default=0) < 2:
-            continue
-        expected = np.outer(table.sum(1), table.sum(0)) / table.sum()
-        total += float(((table - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
-        degrees += (table.shape[0] - 1) * (table.shape[1] - 1)
-    return (total - degrees) / (2 * degrees) ** 0.5 if degrees else None
+def token_share(counts_FVC: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how much of the way from guessing to certainty the token at each position tells the class."""
+    counts_FV, total_F = counts_FVC.sum(2), counts_FVC.sum((1, 2))
+    guess_F = counts_FVC.sum(1).max(1)
+    right_F = np.where(counts_FV >= KNOWN, counts_FVC.max(2), 0.0).sum(1)
+    several_F = (counts_FV >= KNOWN).sum(1) > 1
+    return np.where(several_F, np.clip((right_F - guess_F) / np.maximum(total_F - guess_F, 1.0), 0.0, 1.0), 0.0)
+
+
+def told_beside(present_VC: NDArray[np.float64], leaking_V: NDArray[np.bool_]) -> float | None:
+    """Chi-squared of class against whether a sample holds a token, over all tokens, in its own standard deviations.
+
+    Tokens that stand at a leaking position are left out. In a task of remembering it is one symbol among its like, and
+    the others may avoid or repeat it; then nothing is left to compare.
+    """
+    often_C = present_VC.sum(0) >= SHARE * present_VC.sum()
+    table = present_VC[:, often_C]
+    table = table[(table.sum(1) >= SEEN) & ~leaking_V]
+    if min(table.shape, default=0) < 2:
+        return None
+    share_C = present_VC[:, often_C].sum(0) / present_VC[:, often_C].sum()
+    expected = table.sum(1, keepdims=True) * share_C
+    degrees = len(table) * (len(share_C) - 1)
+    return float(((table - expected) ** 2 / expected).sum() - degrees) / (2 * degrees) ** 0.5
 
 
 def class_share(sums: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

@@ -23,6 +23,8 @@ from torchdoctor.probes.saved import saved
 
 LEAST_LENGTH = 4
 LOOKS = 12
+SHIFTED = 0.3
+"""Share of targets that are an embedded id one place later: words are dropped from a decoder's input, but not most."""
 RELATED = 0.9
 """Below this share of equal ids, inputs and targets are of different kinds (tags, classes) or masked."""
 
@@ -43,7 +45,7 @@ class Sight:
 class TokenTargetsProbe:
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._looks = 0
+        self._looks = self._walks = 0
         self._given: list[Tensor] = []
 
     @contained("token_targets: given")
@@ -62,10 +64,14 @@ class TokenTargetsProbe:
         ids = [t for t in inputs if is_ids(t)]
         if not ids or target.is_floating_point() or target.dtype == torch.bool or target.device != ids[0].device:
             return
-        sight = walk_sight(loss.grad_fn, ids[0].shape[1], ids[0].numel())
-        self._looks += 1
-        self._compare_decoder(sight.embedded, target, place)
         aligned = align(ids[0], target)
+        if aligned is None and (len(ids) < 2 or self._walks >= LOOKS):
+            return
+        self._walks += 1
+        sight = walk_sight(loss.grad_fn, ids[0].shape[1], ids[0].numel())
+        sight.embedded = [t for t in sight.embedded if t.device == target.device]
+        compared = self._compare_decoder(sight.embedded, target, place)
+        self._looks += compared or aligned is not None
         if aligned is None:
             return
         given, following, wanted = aligned
@@ -103,7 +109,7 @@ class TokenTargetsProbe:
             line=place.line if place else None,
         )
         second = [is_another_sequence(t, ids[0], target).reshape(1) for t in beside]
-        shifted = [_against(t, [], target)[1].reshape(1) for t in sight.embedded if t.numel() == target.numel()]
+        shifted = [share_one_later(t, target).reshape(1) for t in sight.embedded if t is not ids[0]]
         parts = [shares, *second, *shifted, *(a.reshape(1) for a in sight.ahead)]
 
         def arrived(values: Any) -> None:
@@ -111,7 +117,7 @@ class TokenTargetsProbe:
             sequences, ahead = rest[: len(second)], rest[len(second) + len(shifted) :]
             if max(same, after) < RELATED or telling_count < LEAST_LENGTH:
                 return
-            if same > after and max(rest[len(second) :][: len(shifted)], default=0.0) >= RELATED:
+            if same > after and max(rest[len(second) :][: len(shifted)], default=0.0) >= SHIFTED:
                 return  # a decoder inside is given the targets one place later: copying is the task
             seen = sum(a > 0 for a in ahead)
             data = fact.to_dict() | {
@@ -126,38 +132,60 @@ class TokenTargetsProbe:
 
         self._context.read(torch.cat([p.double() for p in parts]), arrived)
 
-    def _compare_decoder(self, embedded: list[Tensor], target: Tensor, place: Place | None) -> None:
-        """Of two embedded sequences one may be the targets, and that only where another is the targets shifted."""
+    def _compare_decoder(self, embedded: list[Tensor], target: Tensor, place: Place | None) -> bool:
+        """Of two embedded sequences one may be the targets, but then another is the targets shifted."""
         alike = [t for t in embedded if t.numel() == target.numel()]
         others = [[o for o in embedded if o is not t] for t in alike]
         if not any(others):
-            return
-        shares = [part for t, rest in zip(alike, others, strict=True) for part in _against(t, rest, target)]
+            return False
+        same = [share_of_targets(t, target) for t in alike]
+        second = [
+            _any([is_another_sequence(o, t, target) for o in rest]) for t, rest in zip(alike, others, strict=True)
+        ]
+        shifted = [share_one_later(t, target) for t in embedded]
         fact = TokenTargetsFact([], list(target.shape), 0.0, 0.0, single=False, decoder=True)
         if place:
             fact = replace(fact, file=place.file, line=place.line)
         step = self._context.step
 
         def arrived(values: Any) -> None:
-            same, shifted, another = ([float(v) for v in values[i::3]] for i in range(3))
-            k = max(range(len(same)), key=lambda i: same[i])
-            if same[k] >= RELATED and another[k] and max(shifted) < RELATED:
-                found = replace(fact, input_shape=list(alike[k].shape), same=same[k], following=shifted[k])
-                self._context.record.fact(found, step, "")
+            found, rest = [float(v) for v in values], len(alike)
+            k = max(range(rest), key=lambda i: found[i])
+            if found[rest + k]:
+                told = replace(fact, input_shape=list(alike[k].shape), same=found[k], following=max(found[2 * rest :]))
+                self._context.record.fact(told, step, "")
 
-        self._context.read(torch.stack(shares), arrived)
+        self._context.read(torch.stack([*same, *second, *shifted]), arrived)
+        return True
 
 
-def _against(ids: Tensor, others: list[Tensor], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The share of targets that these ids are, the share that they are one place later, and whether there is another
-    sequence among the others."""
+def share_of_targets(ids: Tensor, target: Tensor) -> Tensor:
+    """The share of targets that these ids are, at their own place."""
     wanted = target.reshape(ids.shape)
-    telling = (ids[:, :-1] != ids[:, 1:]) & (wanted[:, :-1] >= 0)
-    count = telling.sum().clamp(min=LEAST_LENGTH)
-    same = ((ids[:, :-1] == wanted[:, :-1]) & telling).sum() / count
-    shifted = ((ids[:, 1:] == wanted[:, :-1]) & telling).sum() / count
-    another = torch.stack([is_another_sequence(o, ids, target) for o in others]).any() if others else same < 0
-    return same.double(), shifted.double(), another.double()
+    telling = wanted >= 0
+    telling[:, 1:] &= ids[:, 1:] != ids[:, :-1]
+    return ((ids == wanted) & telling).sum().double() / telling.sum().clamp(min=LEAST_LENGTH)
+
+
+def share_one_later(ids: Tensor, target: Tensor) -> Tensor:
+    """The share of targets that these ids are one place later, as the input of a decoder is: along either dimension,
+    with as many places as the targets or one more, whose output the loss leaves out."""
+    shares = []
+    for time in (0, 1):
+        length, rows = ids.shape[time], ids.shape[1 - time]
+        for wanted_length in (length, length - 1):
+            if wanted_length * rows != target.numel() or wanted_length < 2:
+                continue
+            wanted = target.reshape((wanted_length, rows) if time == 0 else (rows, wanted_length))
+            now, later = ids.narrow(time, 0, length - 1), ids.narrow(time, 1, length - 1)
+            wanted = wanted.narrow(time, 0, length - 1)
+            telling = (now != later) & (wanted >= 0)
+            shares.append(((later == wanted) & telling).sum().double() / telling.sum().clamp(min=LEAST_LENGTH))
+    return torch.stack(shares).amax() if shares else torch.zeros((), dtype=torch.float64, device=target.device)
+
+
+def _any(flags: list[Tensor]) -> Tensor:
+    return torch.stack([f.double() for f in flags]).amax()
 
 
 def is_ids(tensor: Tensor) -> bool:
@@ -178,6 +206,8 @@ def is_mask(tensor: Tensor) -> bool:
 
 def is_another_sequence(tensor: Tensor, ids: Tensor, target: Tensor) -> Tensor:
     """A second sequence: not a mask of 0 and 1, not positions (equal in all rows), not the ids or targets again."""
+    if len(tensor) == 1 < len(ids):
+        return torch.zeros((), dtype=torch.bool, device=tensor.device)
     differs = tensor.max() > 1
     if tensor.shape == ids.shape:
         differs = differs & ((tensor != ids) & (tensor >= 0)).any()

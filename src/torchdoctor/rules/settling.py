@@ -71,7 +71,7 @@ class Settling:
     excess: float
     """the part of the loss that the length of the steps keeps up, as a share of the level"""
     cosine: float
-    """between successive gradients, median; NaN where it was not measured"""
+    """between successive gradients, median of the last half; NaN where it was not measured (see steady_cosine)"""
     ratio: float
     """relative update of the weight matrices"""
     rate: float

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from building import RunBuilder, detect, findings
-from torchdoctor.facts import LeakageFact, LossCallFact
+from torchdoctor.facts import InputsFact, LeakageFact, LossCallFact
 from torchdoctor.findings import RuledOut, Severity
 from torchdoctor.signals import LOSS_TRAIN
 
@@ -71,3 +71,13 @@ def test_the_targets_of_a_binary_loss_are_classes() -> None:
     assert not findings(record([0.93, 0.16], task="regression").build(), NAME)
     (found,) = findings(record([0.93, 0.16], task="regression").fact(call).build(), NAME)
     assert found.severity is Severity.WARNING
+
+
+def test_a_token_that_decides_is_a_leak_where_the_others_tell_the_class_too() -> None:
+    def tokens(beside: float | None) -> RunBuilder:
+        fact = LeakageFact("classes", 600, [12], [1, 4, 5], [1.0, 0.01, 0.01], 0.005, beside)
+        return RunBuilder().fact(fact).fact(InputsFact("train", "input", [32, 12], "int64"))
+
+    assert [f.severity for f in findings(tokens(9.0).build(), NAME)] == [Severity.WARNING]
+    assert [f.severity for f in findings(tokens(2.0).build(), NAME)] == [Severity.INFO]
+    assert [f.severity for f in findings(tokens(None).build(), NAME)] == [Severity.INFO]

@@ -125,20 +125,33 @@ def spiked(peaks: list[float], tail: np.ndarray, first: float = 0.5) -> RunBuild
 
 
 FALLS = np.geomspace(0.95, 0.05, 400)
+THROWN = [14.0, 20.0, 9.0, 6.0, 3.0, 1.5, 1.4, 1.3]
 
 
 @pytest.mark.parametrize(
     ("builder", "named"),
     [
-        (spiked([14.0, 20.0, 9.0, 6.0, 3.0, 1.5, 1.4, 1.3], FALLS), True),
+        (spiked(THROWN, FALLS), True),
         (spiked([14.0, 20.0], FALLS), False),
         (spiked([14.0, 0.8, 0.7, 0.8, 0.7, 0.6, 9.0, 8.0, 9.0, 6.0], FALLS), True),
         (spiked([1.6, 1.5, 1.6, 1.5], FALLS), False),
-        (spiked([14.0, 20.0, 9.0, 6.0, 3.0, 1.5, 1.4, 1.3], np.tile([0.1, 0.2, 1.9, 0.2], 100)), False),
-        (spiked([14.0, 20.0, 9.0, 6.0, 3.0, 1.5, 1.4, 1.3], 0.4 + FALLS * 0, first=1.0), False),
-        (spiked([14.0, 20.0, 9.0, 6.0, 3.0, 1.5, 1.4, 1.3], np.geomspace(0.95, 0.5, 400), first=1.0), True),
+        (spiked([14.0, 20.0], np.concatenate([np.tile([1.05, 0.97], 30), FALLS])), False),
+        (spiked(THROWN, np.concatenate([np.geomspace(0.95, 0.4, 250), np.geomspace(0.4, 0.6, 150)]), first=1.0), False),
+        (spiked(THROWN, np.tile([0.1, 0.2, 1.9, 0.2], 100)), False),
+        (spiked(THROWN, 0.4 + FALLS * 0, first=1.0), False),
+        (spiked(THROWN, np.geomspace(0.95, 0.5, 400), first=1.0), True),
     ],
-    ids=["short and high", "a moment", "twice", "low", "thrown time and again", "replaced and stays up", "replaced and falls"],
+    ids=[
+        "short and high",
+        "a moment",
+        "twice",
+        "low",
+        "hovers",
+        "rises again",
+        "thrown time and again",
+        "replaced and stays up",
+        "replaced and falls",
+    ],
 )
 def test_a_short_throw_counts_by_what_it_adds_up_to(builder: RunBuilder, named: bool) -> None:
     assert bool(findings(builder.build(), "missing-warmup")) is named

@@ -46,3 +46,18 @@ def test_an_encoder_decoder_and_a_prefix_model_may_look_ahead_in_what_they_are_g
     assert not findings(look(following=1.0, same=0.0, ahead=2, single=False).build(), NAME)
     assert not findings(look(following=1.0, same=0.0, ahead=2, ignored=0.3).build(), NAME)
     assert not findings(look(following=1.0, same=0.0, ahead=2, causal=2).build(), NAME)
+
+
+def test_a_decoder_that_is_given_the_targets_in_most_looks() -> None:
+    given = {"decoder": True, "single": False}
+    run = look(same=1.0, following=0.0, **given).fact(TokenTargetsFact([8, 9], [8, 9], 1.0, 0.0, **given))
+    (found,) = findings(run.build(), NAME)
+    assert "decoder" in found.title
+    run.fact(TokenTargetsFact([8, 9], [8, 9], 0.1, 0.9, **given)).fact(
+        TokenTargetsFact([8, 9], [8, 9], 0.1, 0.9, **given)
+    )
+    assert not findings(run.build(), NAME)
+
+
+def test_an_encoder_that_reads_the_targets_beside_a_shifted_decoder_copies_on_purpose() -> None:
+    assert not findings(look(same=1.0, following=0.7, decoder=True, single=False).build(), NAME)

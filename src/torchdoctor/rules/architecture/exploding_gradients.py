@@ -23,7 +23,8 @@ gradient times norm of weight over loss, a number without units that is 1 to 10 
 gradient, and the loss climbs, turns non-finite, or (without gates) loses less than a fifth of its start. Or over
 training, in recurrent models: the gradient norm jumps to a hundred times its own history, unclipped, after updates that
 were small (so the learning rate was not to blame), and the loss is worse afterwards. Jumps in other models are left to
-the rules on learning rate and data, and gates that the first weights pin already to saturated-activations.
+the rules on learning rate and data, and gates that the first weights pin already, in a run that learned little, to
+saturated-activations.
 
 ## How to fix it
 Clip the gradient norm before the step. For sequences: truncate backpropagation, use an LSTM or GRU, start the recurrent
@@ -98,7 +99,7 @@ GROWN = 100.0
 """Spread of the last quarter's outputs over the first quarter's."""
 SENSITIVE = 100.0
 """Norm of gradient times norm of weight over loss: the loss changes by this many percent for one percent of weight."""
-GATED = ("LSTM", "LSTMCell", "GRU", "GRUCell")
+GATED = (*gates.GATED, "LSTMCell", "GRUCell")
 LITTLE, STUCK, LONG_ENOUGH = 0.2, 0.8, 100
 """Share of the first loss that is gone, below which a steep start has done harm, where the loss of a constant guess is
 known and not left behind after so many steps."""
@@ -119,7 +120,7 @@ class Jump:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    found = False
+    found, held = False, gates.hold_back(run)
     for layers in stacks(run):
         rise = _rise(run, layers)
         if rise is not None and (harm := _harm(run, rise)):
@@ -132,7 +133,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             yield _over_blocks(layers, grown, harm)
             continue
         recurrent = tuple(layer for layer in layers if is_recurrent(layer)) or unrolled(run, layers)
-        if any(layer.module_type in GATED for layer in recurrent) and gates.pinned(run) is not None:
+        if held is not None and any(layer.module == held[0] for layer in recurrent):
+            found = True
             continue
         steep = _sensitivity(run, recurrent)
         if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):

@@ -11,10 +11,13 @@ import math
 import numpy as np
 
 from torchdoctor.facts import TRAIN, InputsFact
+from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.run import Run
 from torchdoctor.signals import ACTIVATION, WEIGHT_L2
 
 GATED = ("LSTM", "GRU")
+LITTLE = 0.2
+"""Share of the first loss that is gone."""
 PINNED = 6.8
 """Spread of a gate's sums at which half of them are beyond 4.6, where a sigmoid is within 1 % of its limit."""
 
@@ -39,6 +42,12 @@ def pinned(run: Run) -> tuple[str, float] | None:
         found.append((module.name, math.hypot(*sums)))
     worst = max(found, key=lambda pair: pair[1], default=None)
     return worst if worst is not None and worst[1] >= PINNED else None
+
+
+def hold_back(run: Run) -> tuple[str, float] | None:
+    """Pinned gates in a run that learned little: gates that are pinned and learn all the same are no fault."""
+    loss = loss_curve(run)
+    return pinned(run) if loss is not None and len(loss.curve) and loss.fell < LITTLE else None
 
 
 def _input_size(run: Run, width: int) -> float:

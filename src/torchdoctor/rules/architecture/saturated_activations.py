@@ -79,8 +79,6 @@ SHARE = 0.5
 them need a spread of 3.5."""
 MIN_LOOKS = 3
 FIRST_LOOKS = 3
-LITTLE = 0.2
-"""Share of the first loss that is gone: gates that are pinned and learn all the same are no fault."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ class Layer:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    held = _pinned_gates(run)
+    held = gates.hold_back(run)
     if held is not None:
         yield _of_gates(run, *held)
         return
@@ -116,14 +114,6 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             most = float(np.nanmax(late))
             if most < SHARE / 2:
                 yield RuledOut(RULE.name, f"at most {most:.0%} of a hidden layer is saturated", SATURATED.name, most)
-
-
-def _pinned_gates(run: Run) -> tuple[str, float] | None:
-    """Pinned gates in a run that learned little."""
-    loss = loss_curve(run)
-    if loss is None or not len(loss.curve) or loss.fell >= LITTLE:
-        return None
-    return gates.pinned(run)
 
 
 def _of_gates(run: Run, name: str, spread: float) -> Finding:

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, LabelsFact, LossCallFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules import outcomes
 from torchdoctor.rules.baseline import BINARY, CLASSIFICATION
 from torchdoctor.rules.data.label_errors import ERRORS, Misfit
 from torchdoctor.rules.nonfinite import loss_broke_at
@@ -176,8 +177,8 @@ def _unused_first_class(run: Run, classes: int) -> Misfit | None:
     for fact in run.facts(LabelsFact):
         if fact.phase == TRAIN:
             counts.update(fact.counts)
-    if classes < 3 or counts.total() < MANY_SAMPLES * classes:
-        return None
+    if classes < 3 or counts.total() < MANY_SAMPLES * classes or not outcomes.is_by_sample(run):
+        return None  # of tokens the first are reserved: padding, the start
     if any(not counts.get(str(c)) for c in range(1, classes)) or counts.get("0"):
         return None
     return Misfit(

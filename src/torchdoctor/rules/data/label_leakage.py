@@ -20,7 +20,9 @@ of them have less than a quarter; a leak with noise on it is one still. Real fea
 of the iris data has 0.94, and the next is nearly as good. Where the loss stays above half of a constant guess the model
 does not use it, and something else ails the run: it is an info. So it is where one position of a sequence, or one
 column of a regression, decides and no other tells 5 %: a task that was made so; unless the tokens at the other
-positions surely go with the class as well (chi-squared over all of them), since then they are what the task is about.
+positions surely go with the class as well (chi-squared of class against what a sample holds, without the tokens that
+stand where the leak is), since then they are what the task is about. Of tokens it is also the share of the way from
+guessing to certainty that the token at a position goes, whatever its number.
 
 ## How to fix it
 Look at the feature that is named. If it would not be known at the time of prediction, remove it. Fit encoders on the
@@ -58,7 +60,10 @@ RULE = Rule(
     name="label-leakage",
     family="data",
     needs=(LeakageFact,),
-    explains=("overfitting", "validation-better-than-training", "abnormal-distribution", "miscalibrated"),
+    explains=(
+        *("overfitting", "validation-better-than-training", "abnormal-distribution", "miscalibrated"),
+        *("inputs-and-labels-unrelated", "train-validation-mismatch"),
+    ),
 )
 
 CLASSES_TOLD = 0.98

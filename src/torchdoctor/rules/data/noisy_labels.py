@@ -89,7 +89,8 @@ FEW_CLASSES = 3
 UNLIKELY = 0.6
 """Errors whose label scored in the lower half, over what random labels give."""
 NOT_SECOND = 0.3
-"""The same beside a validation that is far better: in a hard task, where the given label scores second, it is less."""
+"""The same beside a validation that is far better, or that errs alike: in a hard task, where the given label scores
+second, it is less."""
 SURELY_WRONG = 0.04
 ERROR_RATE = 1e-3
 BETTER = 0.1

@@ -27,10 +27,11 @@ Look at the worst samples of the slice first (their indices are in the evidence)
 Then add data for it, draw it more often, or weigh it up; and report the metric by slice from now on.
 
 ## Known false alarms
-Where class weights cost so much accuracy that always naming the most frequent class would be right more often, slices
-are not compared: such a model errs where the rare class is likely, as it was told to. Rare classes that nothing makes
-up for are class-imbalance. Classes are not compared in language models, taggers and segmentation. With a hundred
-classes some are naturally worse: a weak one must stand out of their spread as well.
+A training loss that fell and then went up for good is another matter, and nothing is said of slices. Where the loss
+weighs classes and always naming the most frequent class would be right more often, slices of the inputs are not
+compared by how often they are right: such a model errs where the rare class is likely, as it was told to. Rare classes
+that nothing makes up for are class-imbalance. Classes are not compared in language models, taggers and segmentation.
+With a hundred classes some are naturally worse: a weak one must stand out of their spread as well.
 
 ## References
 Sagawa et al., "Distributionally Robust Neural Networks for Group Shifts" (2020). Chung et al., "Slice Finder" (2019).
@@ -49,6 +50,7 @@ from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import curves, outcomes
 from torchdoctor.rules.binomial import at_least
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.outcomes import Outcome
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -88,6 +90,8 @@ SQUARES_SPREAD, ERRORS = math.sqrt(2), 2.0
 """Standard deviation of the squares of normal errors over their mean, and standard errors by which the mean of a slice
 may be too high by luck."""
 PASSES = 2
+BLOCKS, LOST = 12, 1.1
+"""Stretches of the training loss, and how far the best of the last third lies above the best before it."""
 ATTRIBUTES = ("length", "brightness", "contrast", "mean of the inputs", "spread of the inputs")
 """What a sample is like as a whole; of its ends less will do for an info."""
 LEVELS = ("mean of the inputs", "spread of the inputs")
@@ -124,7 +128,7 @@ class Slice:
 
 def detect(run: Run) -> Iterator[Finding]:
     seen = outcomes.looks(run, VALIDATION)
-    if not seen or not run.steps:
+    if not seen or not run.steps or _fell_back(run):
         return
     weak = find_weak_class(run)
     last = [f for _, f in seen[-PASSES:]]
@@ -139,6 +143,13 @@ def detect(run: Run) -> Iterator[Finding]:
     if weak is not None and worst is not weak and worst.gap < weak.gap + 0.1:
         worst = weak
     yield _finding(run, seen[-1][0], last[-1], worst, candidates)
+
+
+def _fell_back(run: Run) -> bool:
+    """The training loss stands above what it had reached: the model lost what it knew, of one slice or another."""
+    loss = loss_curve(run)
+    heights = curves.blocks(loss.curve.values, BLOCKS) if loss is not None else ()
+    return len(heights) == BLOCKS and min(heights[-BLOCKS // 3 :]) > LOST * min(heights[: -BLOCKS // 3])
 
 
 def _trades_accuracy(run: Run) -> bool:

@@ -175,7 +175,7 @@ def _too_tight(run: Run, clipping: Clipping) -> Finding:
     return RULE.finding(
         severity=Severity.INFO if harmless else Severity.WARNING,
         confidence=0.6 if harmless else 0.88,
-        title=f"Gradients are clipped to {figure(threshold)}, {clipping.excess:.0f} times below their usual norm",
+        title=f"Gradients are clipped to {figure(threshold)}, {figure(clipping.excess)} times below their usual norm",
         summary=(
             f"{clipping.share:.0%} of the steps are cut, the typical one from {figure(typical)} to "
             f"{figure(threshold)}. "

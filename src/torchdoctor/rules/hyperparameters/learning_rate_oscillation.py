@@ -13,15 +13,15 @@ steps hold it. Lower the rate and the loss drops within a few hundred steps.
 
 ## How it is detected
 In the last half of the run, at a constant rate, the loss no longer falls (its fourth quarter is within a tenth of its
-third) and stands far from its floor (above a tenth of a constant guess), or at twice what it had reached before. And
-the steps explain it: from rate, momentum and gradients the height follows at which steps of that length hold the loss
-above the minimum, and it makes up a third of the loss and more. Or successive gradients point in opposite directions,
-which is what jumping from wall to wall looks like, and that height is a tenth of the loss and more: full batches with
-an optimizer that divides the gradient's size out always jump a little. Gradients that point the same way lead
-somewhere, and nothing is reported, unless what is left after taking their common part out still explains two thirds
-of a flat loss. The weights must change by 0.4 % and more of
-their size in a step. A loss that still falls by less than half is reported where the steps explain far more than the
-whole of it; one nearer to its floor (above a fiftieth of a constant guess) where both signs are plain.
+third) and stands far from its floor (above a tenth of a constant guess), or (still in the last eighth) at twice what it
+had reached before. And the steps explain it: from rate, momentum and gradients the height follows at which steps of
+that length hold the loss above the minimum, and it makes up a third of the loss and more. Or successive gradients point
+in opposite directions, which is what jumping from wall to wall looks like, and that height is a tenth of the loss and
+more: full batches with an optimizer that divides the gradient's size out always jump a little. Gradients that point the
+same way lead somewhere, and nothing is reported, unless what is left after taking their common part out still explains
+two thirds of a flat loss. The weights must change by 0.4 % and more of their size in a step. A loss that still falls by
+less than half is reported where the steps explain far more than the whole of it; one nearer to its floor (above a
+fiftieth of a constant guess) where both signs are plain.
 
 ## How to fix it
 Lower the rate to a third or a tenth, or better, decay it: cosine to zero over the run, or divide by ten when the loss

@@ -12,13 +12,14 @@ the very same rate is fine.
 - A rate that was raised until the end of training looked good, with nobody looking at its beginning.
 
 ## How it is detected
-The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to
-half above its start and more (a running median, so no single batch) or, in a single step, to five times its start. It
-is not back below its start for good before at least ten steps, or five with ten times the start's loss added up above
-it, and in both cases a fiftieth of the run. The first updates change the weights by 8 % of their size and more, at
-least three times what they do later. Then it recovers, at a rate that was not lowered before it recovered, and stays
-below its start: it ends below half of it (below a fifth after first updates that replace most of the weights), or has
-kept falling since it was back. So the rate suits the model, and only the beginning did not.
+The optimizer is adaptive and starts with its highest rate. Within the first twentieth of the run the loss rises to half
+above its start and more (a running median, so no single batch) or, in a single step, to five times its start. It is not
+back below its start (and not thrown up again soon after) before at least ten steps, or five with ten times the start's
+loss added up above it, and in both cases a fiftieth of the run. The first updates change the weights by 8 % of their
+size and more, at least three times what they do later. Then it recovers, at a rate that was not lowered before it
+recovered, and stays below its start: it ends below half of it (below a fifth after first updates that replace most of
+the weights), or has fallen since it was back and does not rise in the last half. So the rate suits the model, and only
+the beginning did not.
 
 ## How to fix it
 Raise the rate linearly from nearly zero over the first 1 to 10 % of the steps. Or lower the rate, or use pre-norm
@@ -65,8 +66,9 @@ FIRST_PART, FIRST_STEPS = 0.05, 60
 """The rise must come within this share of the run, or so many steps."""
 LASTED, LASTED_SHARE = 10, 0.02
 """Steps until it is back, and as a share of the run."""
-STAYS = 10
-"""Steps below the start after which it is back for good: the first updates may throw it more than once."""
+STAYS = 15
+"""Steps within which a loss that is back may be thrown up again by the same first updates: Adam's average of squares
+forgets half of them in 700, but its steps are those of a fresh start for ten to twenty."""
 SHORT, ADDED_UP = 5, 10.0
 """A shorter rise counts where it is so high that the loss above the start adds up to that many times the start."""
 LARGE_FIRST_UPDATE = 0.08
@@ -81,6 +83,8 @@ MOST_REPLACED = 0.7
 """See learning-rate-too-high: one step rewrites the layers, and a loss that stays up afterwards is that rule's."""
 STILL_FALLING = 4.0
 """Standard errors of the slope since the loss is back."""
+RISES = 2.0
+"""Those of the last half, from which on it rises."""
 THROWN_AGAIN = 0.02
 """Share of the last half above the start: such a run is thrown up time and again, so its rate is too high as it is."""
 NO_WARMUP = 0.9
@@ -96,7 +100,7 @@ class Throw:
     peak: float
     back_at: int
     steps: int
-    """spent above the start"""
+    """until it was back below the start"""
     first: float
     later: float
     """relative updates"""
@@ -136,7 +140,7 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
         return None
     height_S = curve.values if spikes else level_S
     peak_at = int(np.argmax(np.where(early, height_S, -np.inf)))
-    back = _back_below(level_S, peak_at, start)
+    back = _back_below(curve.values, level_S, peak_at, start)
     spent = int(curve.steps[back] - curve.steps[0])
     added_up = float(np.maximum(curve.values[: back + 1] / start - 1, 0).sum())
     if spent < max(SHORT if spikes and added_up >= ADDED_UP else LASTED, LASTED_SHARE * last):
@@ -146,22 +150,23 @@ def throw_of(run: Run, curve: Curve, end: float) -> Throw | None:
     return Throw(start, float(height_S[peak_at]), int(curve.steps[back]), spent, first, later)
 
 
-def _back_below(level_S: Floats, peak_at: int, start: float) -> int:
-    """Where the loss is below its start again and stays there for a while."""
-    above = np.flatnonzero(level_S[peak_at:] >= start)
-    at = peak_at
-    for i in peak_at + above:
-        if i > at + STAYS:
+def _back_below(values: Floats, level_S: Floats, peak_at: int, start: float) -> int:
+    """Where the loss is below its start again, and is not thrown up once more soon after."""
+    last = peak_at
+    for i in peak_at + np.flatnonzero(values[peak_at:] >= RISEN * start):
+        if i > last + STAYS:
             break
-        at = int(i) + 1
-    return min(at, len(level_S) - 1)
+        last = int(i)
+    below = np.flatnonzero(level_S[last:] < start)
+    return last + int(below[0]) if len(below) else len(level_S) - 1
 
 
 def _recovers(curve: Curve, back: int, start: float, end: float, first: float) -> bool:
     late = curve.values[curve.steps >= curve.steps[-1] / 2]
     if float((late > start).mean()) > THROWN_AGAIN:
         return False
-    falls = end <= BELOW * start and curves.trend(curve.values[back:]).sigmas <= -STILL_FALLING
+    since, lately = curves.trend(curve.values[back:]), curves.trend(late)
+    falls = end <= BELOW * start and since.sigmas <= -STILL_FALLING and lately.sigmas < RISES
     return falls or end <= (RECOVERED if first < MOST_REPLACED else RECOVERED_WELL) * start
 
 

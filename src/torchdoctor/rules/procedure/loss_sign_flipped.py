@@ -14,10 +14,11 @@ into a group), a gradient that is negated on the way.
 The sign with which the training goes down is worked out: the loss as torch's function gave it against the loss that
 backward began from, the operators between them (a negation), the optimizer's `maximize`, the sign of the rate. A loss
 written by hand counts where the graph shows a squared or absolute difference, or a log-softmax, under the wrong sign.
-Two flips cancel each other. The finding stands where an odd number of them remains and the criterion did not
-improve. Without any such sign it is a warning where a known loss rises without a break from the first step on, with
-updates of ordinary size and gradients that do not oppose each other, until the predictions are far worse than a
-constant guess, and the optimizer's momentum and betas are sane (a memory that is too long climbs just so).
+Two flips cancel each other. The finding stands where an odd number of them remains and the criterion did not improve.
+Without any such sign it is a warning where a known loss rises without a break from the first step on, with updates of
+ordinary size (the first, and most while it is a number) and gradients that do not oppose each other, until the
+predictions are far worse than a constant guess, and the optimizer's momentum and betas are sane (a memory that is too
+long climbs just so).
 
 ## How to fix it
 Give the criterion to backward as it is; remove `maximize=True`; keep the rate above zero.

@@ -60,6 +60,8 @@ SAME = 0.999
 """Share of targets equal to their own input. Masking hides 15 % of them, so a masked model stays far below."""
 FOLLOWING = 0.98
 """Share of targets equal to the next input; the rest are ends of documents."""
+SHIFTED = 0.3
+"""Share of targets that a decoder was given one place later, as it should be; words may be dropped on the way."""
 TOO_GOOD = 0.05
 """Loss over that of a uniform guess. Characters of English need about a third of it, words more."""
 MOST_IGNORED = 0.02
@@ -67,9 +69,12 @@ MOST_IGNORED = 0.02
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    looks = run.facts(TokenTargetsFact)
-    decoded = [f for f in looks if f.decoder]
-    looks = decoded or looks
+    decoded = [f for f in run.facts(TokenTargetsFact) if f.decoder]
+    copied = [f for f in decoded if f.same >= SAME and f.following < SHIFTED]
+    if copied and len(copied) > len(decoded) / 2:
+        yield _unshifted(run, copied[-1])
+        return
+    looks = [f for f in run.facts(TokenTargetsFact) if not f.decoder]
     same = [f for f in looks if f.same >= SAME and f.following < SAME]
     following = [f for f in looks if f.following >= FOLLOWING and f.same < SAME]
     if same and len(same) > len(looks) / 2:
@@ -84,8 +89,6 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 
 def _copies(run: Run, fact: TokenTargetsFact) -> bool:
     """A copy of the input is within reach position by position, or the loss shows that it was found."""
-    if fact.decoder:
-        return True
     if not fact.single:
         return False
     return bool(fact.by_position) or fact.causal > 0 or _too_good(run)
@@ -124,10 +127,11 @@ def _unshifted(run: Run, fact: TokenTargetsFact) -> Finding:
             *_loss(run),
         ],
         fix=Fix(
-            "Give the decoder the target without its last token and ask for it without its first."
+            "Give the decoder a start token and the target without its last one; the loss asks for the target. (Where "
+            "the target begins with a start token: target[:, :-1] in, target[:, 1:] wanted.)"
             if fact.decoder
             else "Give the tokens without the last one and ask for those without the first.",
-            "decoder_input, wanted = target[:, :-1], target[:, 1:]"
+            "decoder_input = torch.cat([start, target[:, :-1]], dim=1)  # start: a column of the start token"
             if fact.decoder
             else "inputs, targets = ids[:, :-1], ids[:, 1:]",
         ),
