@@ -197,10 +197,9 @@ def started(target: Tensor) -> Tensor:
 @pytest.mark.parametrize("copies", [False, True], ids=["reversed", "copied"])
 def test_what_a_decoder_is_given(tmp_path: Path, copies: bool) -> None:
     right = record(tmp_path / "right", lambda: translate(started, copies)).facts(TokenTargetsFact)
-    assert all(f.decoder and f.following > 0.9 for f in right) and len(right) == (6 if copies else len(right))
-    if not copies:
-        wrong = record(tmp_path / "wrong", lambda: translate(lambda target: target, copies)).facts(TokenTargetsFact)
-        assert wrong and all(f.decoder and f.same > 0.9 and f.following < 0.3 for f in wrong)
+    assert right and all(f.decoder and f.following > 0.9 for f in right)
+    wrong = record(tmp_path / "wrong", lambda: translate(lambda target: target, copies)).facts(TokenTargetsFact)
+    assert wrong and all(f.same > 0.9 and f.following < 0.3 for f in wrong)
 
 
 def test_positions_that_are_embedded_are_no_second_sequence(tmp_path: Path) -> None:
