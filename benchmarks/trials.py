@@ -253,7 +253,8 @@ class Cache:
     def _take(self, line: str) -> None:
         try:
             data = json.loads(line)
-            self.known[data.pop("key")] = Outcome(**{**data, "trial": Trial(**data["trial"])})
+            key = data.pop("key")
+            self.known[key] = Outcome(**{**data, "trial": Trial(**data["trial"])})
         except (ValueError, TypeError, KeyError):
             return
 

@@ -15,7 +15,7 @@ import scores
 from building import RunBuilder
 from torchdoctor.facts import ModelFact
 from torchdoctor.signals import LOSS_TRAIN
-from trials import Outcome, Trial, until
+from trials import Cache, Outcome, Trial, until
 
 SCRIPT = '''"""Sick."""
 model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
@@ -60,6 +60,15 @@ def test_a_statement_that_stands_elsewhere_in_the_twin_moves() -> None:
     sick = "loss.backward()\noptimizer.zero_grad()\noptimizer.step()\n"
     twin = "optimizer.zero_grad()\nloss.backward()\noptimizer.step()\n"
     assert fixes.apply(sick, finding("optimizer.zero_grad()\nloss.backward()", None), twin) == twin
+
+
+def test_outcomes_are_taken_up_again(tmp_path: Path) -> None:
+    kept = outcome("dead-relu", ("dead-relu", "error", 0.9))
+    Cache(tmp_path / "cache.jsonl", resume=False).keep("a", kept)
+    with (tmp_path / "cache.jsonl").open("a") as file:
+        file.write('{"key": "b", "tri')
+    assert Cache(tmp_path / "cache.jsonl", resume=True).known == {"a": kept}
+    assert Cache(tmp_path / "cache.jsonl", resume=False).known == {}
 
 
 def test_a_run_can_be_cut() -> None:
