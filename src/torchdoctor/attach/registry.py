@@ -129,6 +129,12 @@ class Registry:
         self._name_loose_parameters(wanted)
         return bool(new)
 
+    def is_partly_frozen(self, optimizer: Optimizer) -> bool:
+        """A model that this optimizer trains holds parameters that do not."""
+        trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        holding = (m for m in _top_modules() if any(id(p) in trained for p in m.parameters()))
+        return any(not p.requires_grad for m in holding for p in m.parameters())
+
     def called_as_root(self, module: nn.Module) -> None:
         self._roots.add(id(module))
 

@@ -173,15 +173,15 @@ class Sites:
         self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()
-        self._look_at_beginning()
+        self._look_at_beginning(args[0])
 
-    def _look_at_beginning(self) -> None:
+    def _look_at_beginning(self, optimizer: Optimizer) -> None:
         """Another training begins: what is frozen in it is looked at before it can move."""
-        session = self.session
+        session, start = self.session, perf_counter()
         if session.frozen_state.is_beginning(session.loop.updates):
-            start = perf_counter()
-            session.discover([])
-            session.frozen_state.boundary(session.loop.updates)
+            if session.registry.is_partly_frozen(optimizer):
+                session.discover([])
+                session.frozen_state.boundary(session.loop.updates)
             session.spend(LOOK, start)
 
     @guarded("zero_grad")

@@ -9,7 +9,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, LossCallFact
+from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, LossCallFact, ModelFact
 
 NAME = "capacity-too-low"
 NOISE = np.random.default_rng(0).normal(0, 1, 300)
@@ -84,3 +84,8 @@ def test_a_slow_descent_shows_over_the_last_half() -> None:
 def test_a_model_without_a_hidden_layer_has_nothing_to_widen() -> None:
     only = [{"name": "fc.weight", "op": "AddmmBackward0", "fan_in": 64, "fan_out": 10, "kernel": []}]
     assert not findings(run().fact(LayersFact(only, [])).build(), NAME)
+
+
+def test_models_trained_one_after_another_are_not_judged_by_one_curve() -> None:
+    assert findings(run().fact(ModelFact("net", "Net", 50, 50, 3)).build(), NAME)
+    assert not findings(run().fact(ModelFact("net'", "Net", 50, 50, 3), 100).build(), NAME)

@@ -86,3 +86,10 @@ def test_numbers_learned_by_heart_slowly_against_a_rough_guess() -> None:
         builder.fact(SamplesFact("validation", "regression", 500, 1.0, metrics=metrics), step)
     (found,) = findings(builder.build(), NAME)
     assert found.severity is Severity.WARNING
+
+
+def test_one_answer_for_all_of_validation_says_nothing_about_the_labels() -> None:
+    run = course(MEMORISED, 60)
+    for step in (99, 199, 299, 399, 499):
+        run.fact(PredictionsFact("validation", 10, 600, [60] * 10, [60] + [0] * 9, [600] + [0] * 9), step)
+    assert findings(run.build(), NAME) == []

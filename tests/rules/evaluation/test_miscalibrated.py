@@ -72,3 +72,10 @@ def test_smoothed_labels_make_it_less_sure_on_purpose() -> None:
 
 def test_accuracy_that_falls_is_not_this() -> None:
     assert findings(course(*RISING, look(1.2, 0.8, 0.98, best=0.6)).build(), NAME) == []
+
+
+def test_some_accuracy_may_go_where_a_temperature_takes_most_of_the_rise_back() -> None:
+    (found,) = findings(course(*RISING, *[look(0.9, 0.845, 0.98, best=0.45)] * 2).build(), NAME)
+    assert found.severity is Severity.WARNING
+    assert findings(course(*RISING, *[look(0.9, 0.845, 0.98, best=0.8)] * 2).build(), NAME) == []
+    assert findings(course(*RISING, *[look(0.9, 0.8, 0.98, best=0.45)] * 2).build(), NAME) == []

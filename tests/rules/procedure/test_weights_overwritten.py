@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
+
 from building import RunBuilder, findings
 from torchdoctor.facts import OverwriteFact
 from torchdoctor.findings import Severity
+from torchdoctor.signals import LEARNING_RATE
 
 NAME = "weights-overwritten"
 WHOLE = ["fc1.weight", "fc2.weight"]
@@ -26,6 +29,15 @@ def test_weights_thrown_back_to_the_first_ones() -> None:
 def test_rolling_back_to_the_best_now_and_then_is_fine() -> None:
     assert not findings(across([200, 300], restored=WHOLE, restored_step=150).build(), NAME)
     assert not findings(across([300, 330, 360], looks=12, restored=WHOLE, restored_step=250).build(), NAME)
+
+
+def test_back_to_the_best_with_a_lower_rate_each_time_is_meant() -> None:
+    def restored(*rates: float) -> RunBuilder:
+        rate = np.repeat(rates, [101, 100, 199])
+        return across([100, 200, 300], restored=WHOLE, restored_step=60).scalar(LEARNING_RATE, rate, key="0.0")
+
+    assert findings(restored(0.1, 0.1, 0.1).build(), NAME)
+    assert not findings(restored(0.1, 0.05, 0.025).build(), NAME)
 
 
 def test_initialised_in_the_loop_and_once() -> None:

@@ -44,7 +44,7 @@ from typing import Any
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, WiringFact
+from torchdoctor.facts import TRAIN, InputsFact, LayersFact, LoaderFact, ModelFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, curves, movement, outcomes, structure
 from torchdoctor.rules.loss_curve import loss_curve
@@ -96,6 +96,8 @@ def detect(run: Run) -> Iterator[Finding]:
     loss, guess = loss_curve(run), baseline.chance(run)
     if loss is None or guess is None or loss.broke_at is not None or run.steps < MIN_STEPS or len(loss.curve) < 60:
         return
+    if any(step > 0 for step, _ in run.facts_at(ModelFact)) or not run.parameters:
+        return  # one model after another (folds): their losses, put together, fall and start again
     curve = curves.read(run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]), closely=False)
     end = curves.level(curve.values, 1 / 3)
     last = curves.trend(curve.values[-(len(curve) // 3) :])

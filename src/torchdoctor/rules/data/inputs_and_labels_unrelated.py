@@ -120,12 +120,12 @@ def detect(run: Run) -> Iterator[Finding]:
     chance = classes_at_chance(run, end >= STAYED * guess) or numbers_at_chance(run)
     if chance is None:
         return
-    if end <= LEARNED * guess or _apart(run, losses, guess, end, chance):
+    if chance.depends and (end <= LEARNED * guess or _apart(run, losses, guess, end, chance)):
         first, error = _first_walk(run, losses)
         if first < max(CLEARLY_BELOW, AT_CHANCE - FIRST_SIGMAS * error / guess) * guess:
             return
         yield _finding(run, chance, guess, end, first, losses)
-    elif STAYED * guess <= end and chance.depends and _moves(run) and not _are_related(run):
+    elif chance.depends and STAYED * guess <= end and _moves(run) and not _are_related(run):
         yield _finding(run, chance, guess, end, None, losses)
 
 
@@ -144,7 +144,7 @@ def _apart(run: Run, losses: curves.Curve, guess: float, end: float, chance: Cha
     trend = curves.trend(later)
     validation = run.scalar(LOSS_VALIDATION).values
     validation = validation[np.isfinite(validation)]
-    if len(validation) < LEAST_PASSES or trend.sigmas > -SURELY:
+    if len(validation) < LEAST_PASSES or trend.sigmas > -SURELY or end >= guess:
         return False
     if float(validation[-1]) - end <= PARTED * guess:
         return False

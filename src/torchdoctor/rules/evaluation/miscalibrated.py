@@ -13,12 +13,12 @@ averages with other models suffer, and the validation loss is worse than it need
 ## How it is detected
 At every validation pass confidences are compared with hits in 15 bins: the expected calibration error (ECE). It needs
 an ECE that stands clear of what the number of samples alone brings, an accuracy that holds (its best within two
-standard errors) and is good, and a reason to care: the validation loss has risen by half since its best, or could be a
-sixth lower by one factor on all logits (a temperature). It is a warning where the validation loss has risen from its
-best by a tenth, or where an overconfident model could halve it by a temperature, and ten samples and more are wrong;
-else an info. Where training accuracy
-is far above that of validation (by 15 points; 20 where the loss has risen by half and the accuracy is still the best
-there was), the model is overfitted rather than overconfident, and this is only an info.
+standard errors, or four where one factor on all logits would undo three fifths of the loss's rise) and is good, and a
+reason to care: the validation loss has risen by half since its best, or could be a sixth lower by one factor on all
+logits (a temperature). It is a warning where the validation loss has risen from its best by a tenth, or where an
+overconfident model could halve it by a temperature, and ten samples and more are wrong; else an info. Where training
+accuracy is far above that of validation (by 15 points; 20 where the loss has risen by half and the accuracy is still
+the best there was), the model is overfitted rather than overconfident, and this is only an info.
 
 ## How to fix it
 Fit one temperature on the validation set after training: it repairs the probabilities and changes no prediction. An
@@ -75,8 +75,11 @@ LOSS_TO_GAIN = 1.2
 """Validation loss over what one temperature would make of it."""
 FAR_TO_GAIN = 2.0
 """The same, where it need not have risen: logits that are scaled up in evaluation are off from the first pass on."""
-HOLDS = 2.0
-"""Standard errors by which the accuracy may lie below its best."""
+HOLDS, HOLDS_NEARLY = 2.0, 4.0
+"""Standard errors by which the accuracy may lie below its best; and where one temperature takes most of it back."""
+TAKEN_BACK = 0.6
+"""Share of the rise of the validation loss that one temperature undoes: confidence made it then, not the few errors
+that came with it. Chosen."""
 TOP = 0.9
 """Quantile of the accuracies that stands for the best: the highest of many passes is high by luck."""
 GOOD = 0.5
@@ -104,6 +107,12 @@ class Calibration:
     best_step: int
     rescaled: float
     temperature: float
+
+    @property
+    def taken_back(self) -> float:
+        """The share of the loss's rise over its best that one temperature undoes."""
+        risen = self.loss - self.best_loss
+        return (self.loss - self.rescaled) / risen if risen > 0 else 0.0
 
     @property
     def over(self) -> bool:
@@ -170,7 +179,8 @@ def is_marked(seen: list[tuple[int, SamplesFact]], found: Calibration, least: fl
     best = float(np.quantile([(f.correct or 0) / f.samples for _, f in seen], TOP))
     spread = math.sqrt(max(best * (1 - best), 1e-4) / last.samples)
     guess = 1 / max(2, last.classes or 2)
-    return found.accuracy >= best - HOLDS * spread and found.accuracy >= guess + GOOD * (1 - guess)
+    may_lose = HOLDS_NEARLY if found.taken_back >= TAKEN_BACK else HOLDS
+    return found.accuracy >= best - may_lose * spread and found.accuracy >= guess + GOOD * (1 - guess)
 
 
 def by_chance(fact: SamplesFact) -> float:

@@ -14,10 +14,10 @@ optimizer's own state (momentum, second moments) goes on as if nothing had happe
 ## How it is detected
 By state: fingerprints of what the optimizers hold are taken after an update, and at the ends of epochs, and again when
 the next update begins. A change alone is no fault. It is one if, time and again and under the same optimizer, the
-values found are bit for bit those of one earlier state; if most of the model was given to an initialiser; if the
-values are those that the validation in between was run with and the ones trained are gone; if, time and again, three
-quarters and more of the way that most of the model has gone since the last time are taken back (an average of the
-weights that is copied into the model); or if a tensor is each time an exact copy of another parameter.
+values found are bit for bit those of one earlier state; if most of the model was given to an initialiser; if the values
+are those that the validation in between was run with and the ones trained are gone; if, time and again, three quarters
+and more of the way that most of the model has gone since the last time are taken back (an average of the weights that
+is copied into the model); or if a tensor is each time an exact copy of another parameter.
 
 ## How to fix it
 Initialise before the loop. Keep a new copy whenever the score improves, and restore it once, after the loop. Put the
@@ -28,8 +28,8 @@ trained weights back after the evaluation. Tie by assigning the parameter itself
 Weight clipping, projections, pruning masks, noise, lookahead, averaging over workers and manual updates change weights
 without bringing an old state back and are not reported. Neither are networks that no optimizer holds (targets,
 teachers, averages), swaps that are undone before the next update, and restarts with an optimizer of their own (folds,
-tasks, rounds). Rolling back to the best weights now and then does not come back to one state at every epoch. Small
-vectors that a projection pins to its bound are not counted.
+tasks, rounds). Rolling back to the best weights now and then does not come back to one state at every epoch, and where
+the rate is lowered each time it is meant. Small vectors that a projection pins to its bound are not counted.
 
 ## References
 PyTorch documentation, "Saving and Loading Models" (state_dict returns references); Press and Wolf, "Using the Output
@@ -42,6 +42,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
 
 from torchdoctor.facts import OverwriteFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
@@ -49,6 +52,7 @@ from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import LEARNING_RATE
 
 RULE = Rule(
     code="T017",
@@ -157,6 +161,8 @@ def _restored(run: Run, facts: Sequence[OverwriteFact]) -> Kind | None:
     last = same[-1]
     if len(same) < least or (not last.within and last.hits < SHARE_OF_EPOCHS * last.looks):
         return None
+    if step and _rate_falls(run, same):
+        return None
     by = f" by {last.how}" if last.how else ""
     return Kind(
         same,
@@ -169,6 +175,17 @@ def _restored(run: Run, facts: Sequence[OverwriteFact]) -> Kind | None:
         "Keep a new copy of the weights whenever the score improves, and load it once, when training is over.",
         "best_state = copy.deepcopy(model.state_dict())  # whenever the score improves",
     )
+
+
+def _rate_falls(run: Run, facts: Sequence[OverwriteFact]) -> bool:
+    """Each time the rate is lower than the time before: back to the best weights, to go on in smaller steps."""
+    steps = [step for step, f in run.facts_at(OverwriteFact) if f in facts]
+    keys = [key for key in run.keys(LEARNING_RATE) if key.partition(".")[0] == facts[0].optimizer]
+    trace = run.scalar(LEARNING_RATE, keys[0]) if keys else None
+    if trace is None or not len(trace):
+        return False
+    rates = [float(trace.values[max(0, int(np.searchsorted(trace.steps, step, "right")) - 1)]) for step in steps]
+    return all(after < before for before, after in pairwise(rates))
 
 
 def _evaluated(facts: Sequence[OverwriteFact]) -> Kind | None:

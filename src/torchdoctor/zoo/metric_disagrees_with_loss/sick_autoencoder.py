@@ -45,7 +45,7 @@ def main():
     val = DataLoader(signals(600, basis, generator), batch_size=200)
     model = Model()
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
-    for epoch in range(10):
+    for epoch in range(16):
         model.train()
         for x, y in train:
             reconstruction, classes, _ = losses(model, x, y)
