@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 import torchdoctor
-from torchdoctor.facts import FrozenChangeFact, ModelFact
+from torchdoctor.attach.registry import Registry
+from torchdoctor.facts import FrozenChangeFact
 
 
 def make() -> nn.Sequential:
@@ -41,12 +42,10 @@ def test_statistics_of_a_frozen_body_are_known_before_they_move(tmp_path: Path) 
     assert max(d for d in drifts if d is not None) > 1.0
 
 
-def test_models_without_anything_frozen_are_left_to_the_usual_looks(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
-        for _ in range(5):
-            model = make()
-            train(model, torch.optim.SGD(model.parameters(), 0.01), 0.0, 9)
-    run = doctor.run()
-    assert run is not None and run.parameters
-    assert not {9, 18, 27, 36} & {step for step, _ in run.facts_at(ModelFact)}
+def test_a_model_is_partly_frozen_where_its_optimizer_does_not_train_all_of_it() -> None:
+    model, other = make(), make()
+    optimizer = torch.optim.SGD(model[3].parameters(), 0.01)
+    other[0].weight.requires_grad_(False)
+    assert not Registry().is_partly_frozen(optimizer)
+    model[0].weight.requires_grad_(False)
+    assert Registry().is_partly_frozen(optimizer)
