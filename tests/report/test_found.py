@@ -108,9 +108,9 @@ def test_what_was_not_examined_is_grouped_by_reason() -> None:
     )
     assert describe_not_examined(verdict) == [
         "overfitting, train-mode-in-evaluation and 2 others (no validation loss was seen)",
-        "clipping-too-tight (gradients are not clipped)",
         "new (the run lacks quantum.flux)",
         "dead-relu (torchdoctor's own fault, please report it)",
+        "1 diagnosis of what is not in this script (all in --json)",
     ]
 
 
@@ -165,16 +165,13 @@ def test_a_misspelled_permit_is_pointed_out(tmp_path: Path) -> None:
 
 def test_many_reasons_are_told_in_short_but_our_own_faults_by_name() -> None:
     needs = [
-        "clip.norm",
-        "clip.threshold",
-        f"{RULE_FAILED}: KeyError: 'a'",
-        "scaler.scale",
-        "loss.validation",
-        "comparison",
+        *("clip.norm", "clip.threshold", "scaler.scale", "comparison"),
+        *(f"{RULE_FAILED}: KeyError: 'a'", "loss.validation", "labels", "loader", "split", "modes"),
     ]
     verdict = Verdict(run={}, not_examined=tuple(NotExamined(f"rule-{n}", (need,)) for n, need in enumerate(needs)))
     assert describe_not_examined(verdict) == [
-        "5 diagnoses: gradients are not clipped (2); there is no gradient scaler; no validation loss was seen; "
-        "two runs are compared by: torchdoctor diff GOOD BAD",
-        "rule-2 (torchdoctor's own fault, please report it)",
+        "5 diagnoses: no validation loss was seen; no class labels were seen; no DataLoader was seen (2); "
+        "no forward pass of a module was seen",
+        "rule-4 (torchdoctor's own fault, please report it)",
+        "4 diagnoses of what is not in this script (all in --json)",
     ]

@@ -14,7 +14,7 @@ from torch.optim import Optimizer, lr_scheduler
 
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.patches import Switch
-from torchdoctor.attach.places import caller
+from torchdoctor.attach.places import applier, caller
 from torchdoctor.attach.session import Session
 from torchdoctor.probes.saved import Packing
 
@@ -101,7 +101,7 @@ class HandlingSites:
         tensor = args[0] if args else kwargs.get("tensor")
         if self.session.loop.updates and isinstance(tensor, Tensor):
             self.session.steady.leave()
-            self.session.custody.changing("init", [tensor], caller())
+            self.session.custody.changing("init", [tensor], applier())
 
     @guarded("saved tensors packed")
     def packing(self, _args: Any, _kwargs: Any) -> None:

@@ -53,6 +53,22 @@ def caller(frame: FrameType | None = None) -> Place | None:
     return None
 
 
+def applier() -> Place | None:
+    """As `caller`, but where the user's function was handed to `Module.apply`, the line that did so."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    own, outer = frame, frame.f_back if frame is not None else None
+    while outer is not None and _is_apply(outer):
+        outer = outer.f_back
+    return caller(outer if own is not None and outer is not own.f_back else own)
+
+
+def _is_apply(frame: FrameType) -> bool:
+    code = frame.f_code
+    return code.co_name == "apply" and code.co_filename.endswith(os.path.join("torch", "nn", "modules", "module.py"))  # noqa: PTH118
+
+
 def direct_caller() -> Place | None:
     """The frame that called into us, if it is the user's own code and no library stands between."""
     frame: FrameType | None = sys._getframe(1)

@@ -69,9 +69,9 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("modes", "no forward pass of a module was seen"),
     ("module", "no layer outputs were measured"),
     ("activation.", "no layer outputs were measured"),
-    ("residual.", "too few looks at a regression batch"),
+    ("residual.", "too few samples alike were seen"),
     ("norm.", "there is no batch normalisation in train mode"),
-    ("representation.", "features were not measured"),
+    ("representation.", "no hidden features were measured"),
     ("attention.", "no attention was seen"),
     ("layers", "the graph at the loss was not seen"),
     ("operation", "nothing in the graph can overflow"),
@@ -107,6 +107,14 @@ REASONS: tuple[tuple[str, str], ...] = (
 """Why a rule could not look, by how the name of the missing signal or fact begins; the first that fits is said."""
 
 
+NOT_OF_THIS_KIND = frozenset(
+    [
+        *("comparison", "clip", "scaler.", "scheduler", "tokens", "token_targets", "norm.", "attention.", "operation"),
+        *("dropout", "frozen_change", "frozen", "overwrite", "resume", "precision", "pause", "synchronisation"),
+        *("device", "transfer", "spike", "nonfinite", "user"),
+    ]
+)
+"""What a script simply does not have or do: no reader can or need mend that, so it is only counted."""
 REASONS_IN_FULL = 3
 
 
@@ -129,17 +137,25 @@ def describe_unknown(run: Run) -> list[str]:
 
 def describe_not_examined(verdict: Verdict) -> list[str]:
     """One entry for each reason: `train-mode-in-evaluation and 3 others (no validation loss was seen)`. Of many reasons
-    only how many diagnoses each has: their names are in the JSON, and the letter is to be short."""
+    only how many diagnoses each has, and of what the script is not about only how many there are: their names are in
+    the JSON, and the letter is to be short."""
     by_reason: dict[str, list[str]] = {}
+    foreign = 0
     for entry in verdict.not_examined:
-        by_reason.setdefault(_reason(entry.needs), []).append(entry.name)
+        beginning, reason = _reason(entry.needs)
+        if beginning in NOT_OF_THIS_KIND:
+            foreign += 1
+        else:
+            by_reason.setdefault(reason, []).append(entry.name)
     ours = {OUR_FAULT: by_reason.pop(OUR_FAULT)} if OUR_FAULT in by_reason else {}
     in_short = []
     if len(by_reason) > REASONS_IN_FULL:
         counted = [f"{reason} ({len(names)})" if len(names) > 1 else reason for reason, names in by_reason.items()]
         in_short = [f"{sum(map(len, by_reason.values()))} diagnoses: {'; '.join(counted)}"]
         by_reason = {}
-    return in_short + [f"{listed(names, most=2)} ({reason})" for reason, names in (by_reason | ours).items()]
+    lines = in_short + [f"{listed(names, most=2)} ({reason})" for reason, names in (by_reason | ours).items()]
+    what = count(foreign, "diagnosis", "diagnoses")
+    return [*lines, f"{what} of what is not in this script (all in --json)"] if foreign else lines
 
 
 def describe_silenced(verdict: Verdict, cwd: Path) -> list[str]:
@@ -209,13 +225,14 @@ def _step_time(run: Run) -> str:
     return f"; a step takes {1000 * float(np.median(known)):.3g} ms" if len(known) else ""
 
 
-def _reason(needs: tuple[str, ...]) -> str:
+def _reason(needs: tuple[str, ...]) -> tuple[str, str]:
+    """How what is missing begins, and why it is."""
     if any(need.startswith(RULE_FAILED) for need in needs):
         needs = (RULE_FAILED,)
     for start, words in REASONS:
         if any(need.startswith(start) for need in needs):
-            return words
-    return f"the run lacks {listed(needs)}"
+            return start, words
+    return "", f"the run lacks {listed(needs)}"
 
 
 def _models(run: Run) -> str:

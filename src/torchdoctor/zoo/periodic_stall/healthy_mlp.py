@@ -1,4 +1,4 @@
-"""Digits with a checkpoint every five steps, which holds what resuming needs."""
+"""Digits with a checkpoint once an epoch, which holds what resuming needs."""
 
 import os
 import tempfile
@@ -26,7 +26,7 @@ def main():
                 loss.backward()
                 optimizer.step()
                 step += 1
-                if step % 5 == 0:
+                if step % 30 == 0:
                     state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                     torch.save(state, Path(folder) / "last.pt")
             print(f"epoch {epoch}: {loss.item():.3f}")
