@@ -129,7 +129,7 @@ def test_our_own_health_hides_nothing() -> None:
         unsupported={"embedding.weight": "sparse gradient"},
     )
     lines = describe_health(RunBuilder().fact(health).scalar(signals.TIME_STEP, 0.0015).build())
-    assert lines[0] == "measuring took 12 % of the step time (budget 3 %), over it; a step takes 1.5 ms"
+    assert lines[0] == "measuring took 12 % of the step time, more than its budget of 3 % (a step takes 1.5 ms)"
     assert lines[1] == "dropped: histograms: queue full (1200)"
     assert lines[2] == "activations was switched off: raised IndexError three times"
     assert lines[3] == "embedding.weight is not supported: sparse gradient"
@@ -137,7 +137,7 @@ def test_our_own_health_hides_nothing() -> None:
     assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.31 s in all"]
     short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.8)
     assert describe_health(RunBuilder().fact(short).build()) == [
-        "measuring took 0.8 s, 2 % of the step time (budget 1 % after the first 0.5 s)"
+        "measuring took 0.8 s, 2 % of the step time, inside its budget of 0.5 s and 1 %"
     ]
     assert describe_health(RunBuilder().build()) == []
     assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]

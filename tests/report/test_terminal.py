@@ -114,7 +114,7 @@ def test_the_letter_tells_everything_in_order(run: Run, tmp_path: Path, monkeypa
         "input-bound (P001): the title of input-bound",
         "found        1 model (Net, 1 k parameters), 1 optimizer (SGD, lr 0.1)",
         "not examined overfitting (no validation loss was seen)",
-        "measuring took 2.1 % of the step time (budget 3 %)",
+        "measuring took 2.1 % of the step time, inside its budget of 3 %",
         "run          torchdoctor-runs/train-1\n",
         "torchdoctor explain missing-zero-grad",
         "torchdoctor diagnose torchdoctor-runs/train-1",

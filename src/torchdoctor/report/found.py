@@ -210,11 +210,12 @@ def _describe_cost(run: Run, health: HealthFact) -> list[str]:
     elif health.overhead is not None:
         allowed = health.budget + (unnoticed * health.overhead / own if own else 0.0)
         took = "" if own is None else f"{own:.2g} s, "
-        budget = f"{share(health.budget)}{'' if own is None else f' after the first {unnoticed:.1g} s'}"
-        over = f", over it{_step_time(run)}" if health.overhead > allowed else ""
-        lines.append(f"measuring took {took}{share(health.overhead)} of the step time (budget {budget}){over}")
+        budget = f"{'' if own is None else f'{unnoticed:.1g} s and '}{share(health.budget)}"
+        over = f"more than its budget of {budget}{_step_time(run)}"
+        kept = over if health.overhead > allowed else f"inside its budget of {budget}"
+        lines.append(f"measuring took {took}{share(health.overhead)} of the step time, {kept}")
     if settling:
-        lines.append(f"the close look at the first steps took {settling:.2g} s, once")
+        lines.append(f"and once {settling:.2g} s, for a close look at the first steps")
     return lines
 
 
@@ -222,7 +223,7 @@ def _step_time(run: Run) -> str:
     """The number that tells whether short steps are to blame: what must be done each step has a cost of its own."""
     seconds = run.scalar(signals.TIME_STEP).values
     known = seconds[np.isfinite(seconds)]
-    return f"; a step takes {1000 * float(np.median(known)):.3g} ms" if len(known) else ""
+    return f" (a step takes {1000 * float(np.median(known)):.3g} ms)" if len(known) else ""
 
 
 def _reason(needs: tuple[str, ...]) -> tuple[str, str]:
