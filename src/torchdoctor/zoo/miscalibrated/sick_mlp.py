@@ -30,7 +30,7 @@ def validate(model, loader, criterion):
 
 def main():
     torch.manual_seed(SEED)
-    centers = 0.95 * torch.randn(6, 12)
+    centers = 1.05 * torch.randn(6, 12)
     train, val = blobs(1000, centers), blobs(1000, centers)
     train_loader = DataLoader(train, batch_size=50, shuffle=True)
     val_loader = DataLoader(val, batch_size=250)
