@@ -109,7 +109,7 @@ class TokenTargetsProbe:
             line=place.line if place else None,
         )
         second = [is_another_sequence(t, ids[0], target).reshape(1) for t in beside]
-        shifted = [share_one_later(t, target).reshape(1) for t in sight.embedded if t is not ids[0]]
+        shifted = [share_one_later(t, target).reshape(1) for t in sight.embedded]
         parts = [shares, *second, *shifted, *(a.reshape(1) for a in sight.ahead)]
 
         def arrived(values: Any) -> None:

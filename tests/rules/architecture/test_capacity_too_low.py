@@ -88,4 +88,6 @@ def test_a_model_without_a_hidden_layer_has_nothing_to_widen() -> None:
 
 def test_models_trained_one_after_another_are_not_judged_by_one_curve() -> None:
     assert findings(run().fact(ModelFact("net", "Net", 50, 50, 3)).build(), NAME)
-    assert not findings(run().fact(ModelFact("net'", "Net", 50, 50, 3), 100).build(), NAME)
+    late = run().fact(ModelFact("net", "Net", 50, 50, 3), 1)
+    assert findings(late.build(), NAME)
+    assert not findings(late.fact(ModelFact("net'", "Net", 50, 50, 3), 100).build(), NAME)

@@ -29,7 +29,7 @@ Double the width until the training loss stops getting better.
 ## Known false alarms
 Label noise and tasks that nobody can predict leave residuals that do not agree between neighbours. Models held back by
 their rate, by clipping, by penalties or by a wrong loss have diagnoses of their own, which explain this one. Sequences
-of tokens have no nearest neighbours here, and are not judged.
+of tokens have no nearest neighbours here, and are not judged, nor are models trained one after another (folds).
 
 ## References
 Goodfellow, Bengio and Courville, "Deep Learning", section 5.2 (2016). Karpathy, "A Recipe for Training Neural Networks"
@@ -96,8 +96,8 @@ def detect(run: Run) -> Iterator[Finding]:
     loss, guess = loss_curve(run), baseline.chance(run)
     if loss is None or guess is None or loss.broke_at is not None or run.steps < MIN_STEPS or len(loss.curve) < 60:
         return
-    if any(step > 0 for step, _ in run.facts_at(ModelFact)) or not run.parameters:
-        return  # one model after another (folds): their losses, put together, fall and start again
+    if _one_after_another(run) or not run.parameters:
+        return
     curve = curves.read(run.scalar(LOSS_TRAIN, run.keys(LOSS_TRAIN)[0]), closely=False)
     end = curves.level(curve.values, 1 / 3)
     last = curves.trend(curve.values[-(len(curve) // 3) :])
@@ -117,6 +117,14 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     if agreement.is_structure and not structure.is_linear(run) and not _answers_alike(run):
         yield _finding(run, curve, end, guess, validation, moved, size, samples, agreement)
+
+
+def _one_after_another(run: Run) -> bool:
+    """Models of one kind that came at different steps (folds): their losses, put together, fall and start again."""
+    came: dict[str, set[int]] = {}
+    for step, fact in run.facts_at(ModelFact):
+        came.setdefault(fact.type, set()).add(step)
+    return any(len(steps) > 1 for steps in came.values())
 
 
 def _answers_alike(run: Run) -> bool:
