@@ -12,13 +12,14 @@ averages with other models suffer, and the validation loss is worse than it need
 
 ## How it is detected
 At every validation pass confidences are compared with hits in 15 bins: the expected calibration error (ECE). It needs
-an ECE that stands clear of what the number of samples alone brings, an accuracy that holds (its best within two
-standard errors, or four where one factor on all logits would undo three fifths of the loss's rise) and is good, and a
-reason to care: the validation loss has risen by half since its best, or could be a sixth lower by one factor on all
-logits (a temperature). It is a warning where the validation loss has risen from its best by a tenth, or where an
-overconfident model could halve it by a temperature, and ten samples and more are wrong; else an info. Where training
-accuracy is far above that of validation (by 15 points; 20 where the loss has risen by half and the accuracy is still
-the best there was), the model is overfitted rather than overconfident, and this is only an info.
+an ECE of 0.06 (0.03 after the validation loss has risen by half, or three fifths of the error rate where that is less)
+that stands clear of what the number of samples alone brings, an accuracy that holds (its best within two standard
+errors, or four where one factor on all logits would undo three fifths of the loss's rise) and is good, and a reason to
+care: the validation loss has risen by half since its best, or could be a sixth lower by one factor on all logits (a
+temperature). It is a warning where the validation loss has risen from its best by a tenth, or where an overconfident
+model could halve it by a temperature, and ten samples and more are wrong; else an info. Where training accuracy is far
+above that of validation (by 15 points; 20 where the loss has risen by half and the accuracy is still the best there
+was), the model is overfitted rather than overconfident, and this is only an info.
 
 ## How to fix it
 Fit one temperature on the validation set after training: it repairs the probabilities and changes no prediction. An
@@ -61,7 +62,9 @@ RULE = Rule(
 MARKED_ERROR = 0.06
 """An ECE that matters; networks of the last decade show 0.04 to 0.15 uncorrected (Guo et al. 2017, table 1)."""
 MARKED_AFTER_RISE = 0.03
-"""Less is enough where the validation loss has risen: a good model can be off by no more than its error rate."""
+"""Less is enough where the validation loss has risen."""
+MARKED_SHARE = 0.6
+"""Of the error rate, where that is small: an overconfident model can be off by no more than its errors."""
 BEYOND_CHANCE = 2.5
 """ECE in units of what a calibrated model would show with so many samples."""
 MARKED_UNDER = 0.1
@@ -128,7 +131,8 @@ def detect(run: Run) -> Iterator[Finding]:
     found = read(seen)
     shifted = outcomes.is_weighted(run) or any((c.label_smoothing or 0) > 0 for c in baseline.loss_calls(run))
     risen = found.loss >= LOSS_RISEN * found.best_loss and found.best_step < found.step
-    if not is_marked(seen, found, MARKED_AFTER_RISE if risen else MARKED_ERROR) or (shifted and not found.over):
+    after_rise = min(MARKED_AFTER_RISE, MARKED_SHARE * (1 - found.accuracy))
+    if not is_marked(seen, found, after_rise if risen else MARKED_ERROR) or (shifted and not found.over):
         return
     if not (risen or found.loss >= LOSS_TO_GAIN * found.rescaled):
         return

@@ -40,7 +40,7 @@ def sample(batch_size=24):
 torch.manual_seed(int(os.environ.get("SEED", "0")))
 model = CharModel()
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-for step in range(350):
+for step in range(700):
     codes, following = sample()
     logits = model(codes)
     loss = F.cross_entropy(logits.flatten(0, 1), following.flatten())
