@@ -32,7 +32,7 @@ from torchdoctor.facts.model import (
     ParameterFact,
     WiringFact,
 )
-from torchdoctor.facts.numerics import NonfiniteFact, OperationFact, PrecisionFact
+from torchdoctor.facts.numerics import BirthFact, NonfiniteFact, OperationFact, PrecisionFact
 from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact, SharpnessFact
 from torchdoctor.facts.procedure import (
     CallSiteFact,
@@ -51,6 +51,7 @@ __all__ = [
     "TRAIN",
     "UNKNOWN",
     "VALIDATION",
+    "BirthFact",
     "CallSiteFact",
     "ClipFact",
     "ComparisonFact",

@@ -58,6 +58,43 @@ class OperationFact(Fact):
 
 
 @dataclass(frozen=True)
+class BirthFact(Fact):
+    """Where the first NaN or Inf was made, from a step that was run again with every operation checked."""
+
+    kind: ClassVar[str] = "birth"
+    operator: str
+    """the dispatcher's name, such as log or _softmax; empty where what was bad came in from outside"""
+    backward: bool
+    """it ran in the backward pass"""
+    result: str
+    """nan or inf"""
+    inputs: list[list[float]] = field(default_factory=list)
+    """smallest and largest value of each tensor that went in"""
+    shapes: list[list[int]] = field(default_factory=list)
+    dtype: str | None = None
+    """of what came out"""
+    scalars: list[float] = field(default_factory=list)
+    """numbers that went in beside them"""
+    count: int = 0
+    """values of the result that are not finite"""
+    total: int = 0
+    samples: list[int] = field(default_factory=list)
+    """indices in the batch, at most 16"""
+    source: str | None = None
+    """what was bad before the step: input, target, or the name of a weight or buffer"""
+    noticed: str = "loss"
+    """loss, or the name of the gradient that was seen first"""
+    module: str | None = None
+    file: str | None = None
+    line: int | None = None
+    code: str | None = None
+    chain: list[str] = field(default_factory=list)
+    """from the birth to where it was noticed, an operation with its line each"""
+    node: str | None = None
+    """autograd's name of the operation whose gradient was computed, where it ran in the backward pass"""
+
+
+@dataclass(frozen=True)
 class PrecisionFact(Fact):
     """Mixed precision as it was asked for, and in which type the matrix products of a step were made."""
 

@@ -1,0 +1,238 @@
+"""Every operation of a step, checked as it runs: who made the first NaN or Inf, of what, and how it came to the loss.
+
+A dispatch mode sees each operation below autograd, forward and backward alike. What is not finite is remembered with
+the operation that wrote it and with what that one read, so that from a bad loss or gradient the way back leads to the
+birth: the operation that made something bad of good numbers. An infinity that is written on purpose (the -inf of an
+attention mask) is no birth; the first operation that makes NaN of it is. Far too slow for training: made for a step
+that is run once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+FINITE, INFINITE, NAN = 0, 1, 2
+GIVEN = frozenset(
+    [
+        *("masked_fill", "masked_fill_", "where", "fill_", "full", "full_like", "new_full", "index_fill"),
+        *("index_fill_", "scalar_tensor", "constant_pad_nd", "masked_scatter", "index_put_", "index_put", "scatter"),
+        *("scatter_", "lift_fresh", "zero_", "copy_", "triu", "tril", "_to_copy"),
+    ]
+)
+"""Operations that put values where they are told to: an infinity that comes out of one was meant, or came in."""
+SAMPLES_KEPT = 16
+CHAIN_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a tensor held."""
+
+    state: int
+    low: float
+    high: float
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(eq=False)
+class Step:
+    """One operation whose result was not finite."""
+
+    order: int
+    operator: str
+    backward: bool
+    inputs: tuple[Extent, ...]
+    result: Extent
+    parents: tuple[Step, ...]
+    """the operations that wrote what it read and was not finite"""
+    foreign: tuple[str, ...]
+    """names of what it read that was bad before the step began"""
+    place: Any = None
+    module: str | None = None
+    count: int = 0
+    samples: tuple[int, ...] = ()
+    scalars: tuple[float, ...] = ()
+    """numbers among its arguments"""
+
+    @property
+    def given(self) -> bool:
+        """It wrote an infinity where it was told to."""
+        return self.operator in GIVEN and self.result.state == INFINITE and not self.parents and not self.foreign
+
+    @property
+    def pure(self) -> bool:
+        """Everything that went in was finite."""
+        return not self.parents and not self.foreign
+
+
+@dataclass(frozen=True)
+class Birth:
+    """The way of a NaN or Inf from where it was made to where it was noticed."""
+
+    step: Step
+    chain: tuple[Step, ...] = field(default=())
+    """from the birth to what was asked about, in the order in which they ran"""
+
+
+class Inspector(TorchDispatchMode):
+    """Checks all that runs while it is on. `locate` gives file, line and module of what runs now."""
+
+    def __init__(self, locate: Callable[[], tuple[Any, str | None]], name_of: Callable[[Tensor], str | None]) -> None:
+        super().__init__()
+        self._locate, self._name_of = locate, name_of
+        self._writers: dict[int, Step] = {}
+        self._held: list[Tensor] = []
+        """what is not finite stays alive, so that its place in memory is not given to anything else"""
+        self._count = 0
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        read = [t for t in tree_leaves((args, kwargs)) if is_checked(t)]
+        before = [extent(t) for t in read]
+        writers = [self._writers.get(_place(t)) for t in read]
+        result = func(*args, **kwargs)
+        self._count += 1
+        for out in (t for t in tree_leaves(result) if is_checked(t)):
+            after = extent(out)
+            if after.state == FINITE:
+                self._writers.pop(_place(out), None) if _wrote(func, out, read) else None
+            elif not _is_view(func):
+                self._note(func, args, read, before, writers, out, after)
+        return result
+
+    def _note(
+        self, func: Any, args: Any, read: list[Tensor], before: list[Extent], writers: Sequence[Step | None],
+        out: Tensor, after: Extent,
+    ) -> None:  # fmt: skip
+        bad = [(t, w) for t, e, w in zip(read, before, writers, strict=True) if e.state != FINITE]
+        place, module = self._locate()
+        wrong = ~torch.isfinite(out.detach())
+        step = Step(
+            order=self._count,
+            operator=_name(func),
+            backward=torch._C._current_graph_task_id() != -1,
+            inputs=tuple(before),
+            result=after,
+            parents=tuple({w.order: w for _, w in bad if w is not None}.values()),
+            foreign=tuple(self._name_of(t) or "a tensor from before the step" for t, w in bad if w is None),
+            place=place,
+            module=module,
+            count=int(wrong.sum()),
+            samples=_rows(wrong),
+            scalars=tuple(float(a) for a in args if isinstance(a, int | float) and not isinstance(a, bool)),
+        )
+        self._writers[_place(out)] = step
+        self._held.append(out)
+
+    def writer(self, tensor: Tensor) -> Step | None:
+        """The operation that made this tensor bad."""
+        return self._writers.get(_place(tensor))
+
+    def birth_of(self, tensor: Tensor) -> Birth | None:
+        """Where what is wrong with this tensor was born; None where nothing is, or nothing that ran here wrote it."""
+        last = self.writer(tensor)
+        return trace(last) if last is not None else None
+
+
+def trace(last: Step) -> Birth:
+    """The birth behind a bad result. Of several the first that ran; what was given on purpose comes last."""
+    behind = sorted(_ancestors(last), key=lambda s: s.order)
+    origins = [s for s in behind if not s.parents and not s.given]
+    if not origins:  # all that is infinite was meant to be: who made NaN of it, or let it through?
+        origins = [s for s in behind if s.result.state == NAN] or [s for s in behind if not s.given] or behind
+    birth = origins[0]
+    return Birth(birth, _way(birth, last))
+
+
+def _ancestors(last: Step) -> set[Step]:
+    seen, waiting = {last}, [last]
+    while waiting:
+        for parent in waiting.pop().parents:
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return seen
+
+
+def _way(birth: Step, last: Step) -> tuple[Step, ...]:
+    """A shortest way from the birth to the end."""
+    ways: dict[Step, Step | None] = {last: None}
+    waiting = [last]
+    for step in waiting:
+        if step is birth:
+            break
+        for parent in step.parents:
+            if parent not in ways:
+                ways[parent] = step
+                waiting.append(parent)
+    way: list[Step] = []
+    at: Step | None = birth
+    while at is not None and len(way) < CHAIN_KEPT:
+        way.append(at)
+        at = ways.get(at)
+    return tuple(way)
+
+
+def is_checked(value: Any) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and value.is_floating_point()
+        and value.layout == torch.strided
+        and value.device.type != "meta"
+        and value.numel() > 0
+    )
+
+
+def extent(tensor: Tensor) -> Extent:
+    plain = tensor.detach()
+    if plain.dtype not in (torch.float32, torch.float64):
+        plain = plain.float()
+    low, high = (float(v) for v in torch.aminmax(plain))
+    state = NAN if low != low or high != high else INFINITE if _is_infinite(low) or _is_infinite(high) else FINITE
+    return Extent(state, low, high, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
+def _is_infinite(value: float) -> bool:
+    return value in (float("inf"), float("-inf"))
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _name(func: Any) -> str:
+    return str(func.overloadpacket.__name__) if hasattr(func, "overloadpacket") else str(func)
+
+
+def _is_view(func: Any) -> bool:
+    """What it gives is what it got, seen otherwise."""
+    schema = getattr(func, "_schema", None)
+    returns = schema.returns if schema is not None else ()
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def _wrote(func: Any, out: Tensor, read: list[Tensor]) -> bool:
+    """It wrote all of that place anew."""
+    return not _is_view(func) and all(out.numel() >= t.numel() for t in read if _place(t) == _place(out))
+
+
+def _rows(wrong: Tensor) -> tuple[int, ...]:
+    """Entries along the first dimension that are not all good, where that is a dimension of samples."""
+    if wrong.dim() < 1 or wrong.shape[0] < 2:
+        return ()
+    rows = wrong.reshape(wrong.shape[0], -1).any(1)
+    return () if bool(rows.all()) else tuple(torch.nonzero(rows).flatten()[:SAMPLES_KEPT].tolist())
+
+
+def chain_of(birth: Birth) -> Iterator[str]:
+    """The way in words, an operation each."""
+    for step in birth.chain:
+        yield f"{step.operator}{' (backward)' if step.backward else ''}"
