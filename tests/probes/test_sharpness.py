@@ -16,7 +16,8 @@ from torch import nn
 import torchdoctor
 from torchdoctor.facts import HealthFact, SharpnessFact
 from torchdoctor.probes import sharpness
-from torchdoctor.probes.sharpness import Setup, measure, unsafe
+from torchdoctor.probes.forking import unsafe
+from torchdoctor.probes.sharpness import Setup, measure
 from torchdoctor.run import Run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a forked child measures it, on Linux only")

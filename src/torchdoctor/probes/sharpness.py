@@ -6,21 +6,11 @@ without hooks of ours and with its output closed. What it finds comes back throu
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import json
-import logging
 import math
-import os
-import select
-import signal
 import sys
-import threading
-import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -32,6 +22,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.facts import SharpnessFact
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.forking import Child, Report, fork, tell, unsafe
 from torchdoctor.probes.loss_calls import LossCall
 
 FUNCTIONS = ("cross_entropy", "binary_cross_entropy_with_logits", "mse_loss")
@@ -62,12 +53,8 @@ BATCH_LIMIT = 64 << 20
 SAME, WORSE = 1e-3, 1.5
 """A recomputed loss is the recorded one if it differs by no more; with dropout if neither is half again as large as the
 other; after further updates it may be smaller."""
-OUR_THREADS = "torchdoctor-"
-REPORT_BYTES = 1 << 16
 BOUNDLESS = 1e30
 """Stands for a loss that is not finite."""
-
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -92,13 +79,12 @@ class SharpnessProbe:
         self._setup: Setup | None = None
         self._next = float(FIRST_STEP)
         self._forks = 0
-        self._pid = 0
-        self._pipe = -1
+        self._child: Child | None = None
         self._step = 0
         self._began = perf_counter()
         self._spent = 0.0
         self._measured = False
-        self._ended: list[int] = []
+        self._ended: list[Child] = []
         """children that have reported and may not be gone yet"""
 
     @contained("sharpness: take")
@@ -108,7 +94,7 @@ class SharpnessProbe:
         """A look at a training batch of a run that validates, in the midst of the batch's loss call."""
         self.poll()
         step = self._context.step
-        if step < LEAST_STEPS // 2 or self._pid or self._forks >= MOST_FORKS or call.function not in FUNCTIONS:
+        if step < LEAST_STEPS // 2 or self._child or self._forks >= MOST_FORKS or call.function not in FUNCTIONS:
             return
         model = reference() if reference is not None else None
         reason = unfit(call, batch, model)
@@ -152,35 +138,33 @@ class SharpnessProbe:
             self._fork(at_end=True)
             self._wait(deadline)
         self._setup = None
-        for pid in self._ended:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+        for child in self._ended:
+            child.bury()
 
     @contained("sharpness: poll")
     def poll(self) -> None:
         """Take what the child has said, if it has ended; never waits."""
-        if not self._pid and not self._ended:
-            return
-        self._ended = [pid for pid in self._ended if not _is_gone(pid)]
-        if self._pid and select.select([self._pipe], [], [], 0)[0]:
-            said = os.read(self._pipe, REPORT_BYTES)
+        self._take(0.0)
+
+    def _take(self, patience: float) -> None:
+        if self._ended:
+            self._ended = [child for child in self._ended if not child.is_gone()]
+        report = self._child.report(patience) if self._child is not None else None
+        if report is not None:
             self._part()
-            self._write(json.loads(said) if said else {"reason": "the child process ended without a report"})
+            self._write(report)
 
     def _wait(self, deadline: float) -> None:
-        if not self._pid:
-            return
-        select.select([self._pipe], [], [], max(0.0, deadline - perf_counter()))
-        self.poll()
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
+        self._take(deadline - perf_counter())
+        if self._child is not None:
+            self._child.end()
             self._part()
             self._say_why_not("the child process was too slow")
 
     def _part(self) -> None:
-        os.close(self._pipe)
-        self._ended.append(self._pid)
-        self._pid, self._pipe = 0, -1
+        if self._child is not None:
+            self._ended.append(self._child)
+        self._child = None
 
     def _write(self, report: Report) -> None:
         if "reason" in report:
@@ -193,34 +177,31 @@ class SharpnessProbe:
     def _fork(self, at_end: bool) -> None:
         setup = self._setup
         model = setup.model() if setup is not None else None
-        reason = unsafe()
+        reason = unsafe(RESIDENT_LIMIT)
         if setup is None or model is None or reason is not None:
             self._say_why_not(reason or "the model is gone when the training ends")
             return
         start = perf_counter()
         self._forks += 1
         self._step = self._context.step
-        reading, writing = os.pipe()
         try:
-            pid = _start_child(writing, lambda: measure(model, setup, at_end))
+            self._child, pipe = fork(CHILD_SECONDS)
         except OSError as error:
-            os.close(reading)
             self._say_why_not(f"the process cannot be forked ({error.strerror})")
             return
-        finally:
-            os.close(writing)
-        self._pid, self._pipe = pid, reading
+        if self._child is None:
+            tell(pipe, _report(model, setup, at_end))
         self._spent += perf_counter() - start
 
 
-_PLAIN = ("input", "target", "size_average", "reduce")
-
-
-def _is_gone(pid: int) -> bool:
+def _report(model: nn.Module, setup: Setup, at_end: bool) -> Report:
     try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
+        return measure(model, setup, at_end)
+    except BaseException as error:
+        return {"reason": f"the pass could not be made again ({type(error).__name__})"}
+
+
+_PLAIN = ("input", "target", "size_average", "reduce")
 
 
 def _own(tensor: Tensor) -> Tensor:
@@ -249,76 +230,6 @@ def unfit(call: LossCall, batch: list[Tensor], model: nn.Module | None) -> str |
     if any(m._forward_hooks or m._forward_pre_hooks for m in model.modules()):
         return "the model has hooks of its own, which a pass would set off"
     return None
-
-
-def unsafe() -> str | None:
-    """Why this process must not be forked now, or None."""
-    mine = threading.current_thread()
-    for thread in threading.enumerate():
-        known = thread is mine or thread.name.startswith(OUR_THREADS) or type(thread).__module__.startswith("tqdm")
-        if not known:
-            return f"another thread runs ({thread.name})"
-    handler = signal.getsignal(signal.SIGCHLD)
-    theirs = str(getattr(handler, "__module__", "")).startswith("torch.utils.data")
-    if handler not in (signal.SIG_DFL, signal.SIG_IGN, None) and not theirs:
-        return "the script handles the end of child processes itself"
-    if resident() > RESIDENT_LIMIT:
-        return "the process is too large to be forked"
-    return None
-
-
-def resident() -> int:
-    """Bytes of memory this process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _start_child(pipe: int, work: Callable[[], Report]) -> int:
-    """Fork, with all signals held back until the child has put the user's handlers aside."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        with warnings.catch_warnings() if sys.version_info >= (3, 12) else contextlib.nullcontext():
-            if sys.version_info >= (3, 12):
-                warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid == 0:
-            _be_the_child(pipe, work)
-        return pid
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-def _put_user_aside(pipe: int) -> None:
-    """In the child: no handler of the user's runs, and nothing reaches a file or socket that it shares."""
-    signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.setitimer(signal.ITIMER_REAL, CHILD_SECONDS)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    logging.disable(logging.CRITICAL)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in {0, 1, 2, *(int(entry.name) for entry in Path("/proc/self/fd").iterdir())} - {pipe, nothing}:
-        with contextlib.suppress(OSError):
-            os.dup2(nothing, number)
-
-
-def _be_the_child(pipe: int, work: Callable[[], Report]) -> None:
-    """Do the work, report and end: nothing of the user's program goes on here."""
-    try:
-        _put_user_aside(pipe)
-        gc.disable()
-        os.nice(10)
-        torch.set_num_threads(1)
-        try:
-            report = work()
-        except Exception as error:
-            report = {"reason": f"the pass could not be made again ({type(error).__name__})"}
-        os.write(pipe, json.dumps(report).encode())
-    finally:
-        os._exit(0)
 
 
 @torch.no_grad()

@@ -1,0 +1,149 @@
+"""A forked child of the training process: a copy that may do what the run itself must not, and tells what it found.
+
+The child has the model, the batch and the random state, and none of the user's signal handlers, files or sockets. Its
+report comes back through a pipe that is read when it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+REPORT_BYTES = 1 << 16
+"""What a pipe holds: a child never waits for its reader."""
+OUR_THREADS = "torchdoctor-"
+FREE_SHARE = 0.5
+"""Of the memory that is free; a child that writes to all it was given doubles what the process holds."""
+
+Report = dict[str, Any]
+
+
+class Child:
+    """A child at work, seen from its parent."""
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self.pid = pid
+        self._pipe = pipe
+
+    def report(self, patience: float = 0.0) -> Report | None:
+        """What it said, when it has; None while it is at work. One that ended in silence gives the reason."""
+        if not select.select([self._pipe], [], [], max(0.0, patience))[0]:
+            return None
+        said = os.read(self._pipe, REPORT_BYTES)
+        os.close(self._pipe)
+        return json.loads(said) if said else {"reason": "the child process ended without a report"}
+
+    def end(self) -> None:
+        """It is not waited for any longer."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.close(self._pipe)
+
+    def is_gone(self) -> bool:
+        try:
+            return os.waitpid(self.pid, os.WNOHANG)[0] == self.pid
+        except ChildProcessError:
+            return True
+
+    def bury(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+
+def fork(seconds: float) -> tuple[Child | None, int]:
+    """The child in the parent, and in the child None and the end of the pipe that its report goes to.
+
+    The child lives no longer than `seconds`. All signals are held back until it has put the user's handlers aside.
+    """
+    reading, writing = os.pipe()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with warnings.catch_warnings() if sys.version_info >= (3, 12) else contextlib.nullcontext():
+            if sys.version_info >= (3, 12):
+                warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        raise
+    if pid == 0:
+        try:
+            _put_user_aside(writing, seconds)
+        except BaseException:
+            os._exit(1)
+        return None, writing
+    os.close(writing)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    return Child(pid, reading), -1
+
+
+def tell(pipe: int, report: Report) -> NoReturn:
+    """In the child: say it and end. Nothing of the user's program goes on here."""
+    try:
+        os.write(pipe, json.dumps(report).encode()[:REPORT_BYTES])
+    finally:
+        os._exit(0)
+
+
+def _put_user_aside(pipe: int, seconds: float) -> None:
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    logging.disable(logging.CRITICAL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in {0, 1, 2, *(int(entry.name) for entry in Path("/proc/self/fd").iterdir())} - {pipe, nothing}:
+        with contextlib.suppress(OSError):
+            os.dup2(nothing, number)
+    gc.disable()
+    os.nice(10)
+    torch.set_num_threads(1)
+
+
+def unsafe(largest: int | None = None, threads: bool = False) -> str | None:
+    """Why this process must not be forked now, or None. `largest`: bytes that it may hold, else half of what is free.
+    `threads`: others may run, since the child is given up where a lock of theirs holds it."""
+    if sys.platform != "linux":
+        return "only on Linux"
+    mine = threading.current_thread()
+    for thread in () if threads else threading.enumerate():
+        known = thread is mine or thread.name.startswith(OUR_THREADS) or type(thread).__module__.startswith("tqdm")
+        if not known:
+            return f"another thread runs ({thread.name})"
+    handler = signal.getsignal(signal.SIGCHLD)
+    theirs = str(getattr(handler, "__module__", "")).startswith("torch.utils.data")
+    if handler not in (signal.SIG_DFL, signal.SIG_IGN, None) and not theirs:
+        return "the script handles the end of child processes itself"
+    if _resident() > (_free() * FREE_SHARE if largest is None else largest):
+        return "the process is too large to be forked"
+    return None
+
+
+def _resident() -> int:
+    """Bytes of memory this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _free() -> int:
+    """Bytes of memory that are free on this machine."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 0
