@@ -54,6 +54,7 @@ class LoaderSites:
         session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
         session.turn()
         samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
+        session.step_start.fetched(batch, session.batch, session.loop.backwards_since_step)
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
 
     @guarded("loader exhausted")

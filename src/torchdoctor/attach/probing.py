@@ -37,6 +37,7 @@ from torchdoctor.probes.schedules import ScheduleProbe
 from torchdoctor.probes.sharpness import SharpnessProbe
 from torchdoctor.probes.spikes import LossWatch, SpikeProbe
 from torchdoctor.probes.splits import SplitProbe
+from torchdoctor.probes.step_start import StepStart
 from torchdoctor.probes.synchronisations import SynchronisationProbe
 from torchdoctor.probes.tensors import TensorProbe
 from torchdoctor.probes.token_targets import TokenTargetsProbe
@@ -56,6 +57,7 @@ class Probes:
     ) -> None:
         Packing.seen = False
         self.clock = Clock(context)
+        self.step_start = StepStart()
         self.training_loss = TrainingLoss(context, on_nonfinite, on_high)
         self.validation_loss = ValidationLoss(context)
         self.loss_calls = LossCallProbe(context)

@@ -146,6 +146,8 @@ class Session(Probes):
     def read_in_full(self, step: int) -> None:
         """The step that begins is not only counted."""
         self.structural = self.precision.gate.open = self.is_structural(step)
+        if self.structural:
+            self.step_start.look()
         looks = self.context.looks
         self.device.plan(step, LOOK in looks, self.structural or bool(looks), self.governor.training_seconds)
         if self.device.measuring:

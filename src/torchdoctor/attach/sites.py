@@ -95,8 +95,11 @@ class Sites:
         session.clock.backward_begins(guard.STATE.own_seconds)
         if loss is not None:
             self._look_at_root(loss)
-        if session.structural and not session.loop.stepped_ever:
-            session.unstepped_backward()
+        if session.structural:
+            if session.loop.backwards_since_step == 1:
+                session.step_start.compare()
+            if not session.loop.stepped_ever:
+                session.unstepped_backward()
         session.lines.pause()
         if session.device.measuring:
             session.device.begin(BACKWARD)
@@ -221,6 +224,7 @@ class Sites:
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         session = self.session
         self._stepped += 1
+        session.step_start.updated()
         if session.steady.on and session.steady.stepped(optimizer):
             if session.live and session.live.stop_for is not None:
                 session.live.check()
