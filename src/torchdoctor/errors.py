@@ -6,7 +6,8 @@
     │   └── UnknownNameError    no diagnosis, signal or case of that name
     ├── RunError                a run directory cannot be read
     │   ├── NotARunError        there is no run at that path
-    │   └── NewerRunError       written by a newer torchdoctor
+    │   ├── NewerRunError       written by a newer torchdoctor
+    │   └── CaptureError        a capture in it cannot be read or written
     └── StopTraining            the user asked to stop on a finding, and it was found
 
 An error says what failed, what was seen, and what to do next. None of them is ever raised into a
@@ -42,6 +43,10 @@ class NotARunError(RunError):
 
 class NewerRunError(RunError):
     """The run was written by a newer torchdoctor."""
+
+
+class CaptureError(RunError):
+    """A capture cannot be read or written."""
 
 
 class StopTraining(TorchdoctorError):  # noqa: N818 - reads as the command it is
