@@ -28,7 +28,6 @@ from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.printing import PrintSites
 from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
-from torchdoctor.attach.steady import Steady
 from torchdoctor.probes.loss_calls import FUNCTIONS
 
 FRAMES_UP_POSITION = 3
@@ -108,11 +107,11 @@ class Installation:
         wrap(logging.Logger, "handle", after=printing.logged)
         LoggerSites(printing).place(self.patches)
         self._keep_scripting_whole()
-        self._hook(register_optimizer_step_pre_hook, sites.step_begins, unless=session.steady)
+        self._hook(register_optimizer_step_pre_hook, sites.step_begins, unless=session)
         self._hook(register_optimizer_step_post_hook, sites.step_ends)
 
-    def _hook(self, register: Any, handler: Any, unless: Steady | None = None) -> None:
-        """A global hook; with `unless`, steps that are only counted go by."""
+    def _hook(self, register: Any, handler: Any, unless: Session | None = None) -> None:
+        """A global hook; with `unless`, steps that are only counted go by, if their gradients are finite."""
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
         self._handles.append(register(handler if unless is None else _when_not_counted(handler, unless)))
@@ -142,12 +141,13 @@ class Installation:
             torch.jit.script = self._script[1]
 
 
-def _when_not_counted(handler: Any, steady: Steady) -> Any:
+def _when_not_counted(handler: Any, session: Session) -> Any:
     """A closure is told in any case: it makes the step an unusual one."""
+    steady, is_broken = session.steady, session.hunt.is_broken
 
     @functools.wraps(handler)
     def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if len(args) > 1 or kwargs or not steady.on:
+        if len(args) > 1 or kwargs or not steady.on or is_broken():
             handler(optimizer, args, kwargs)
 
     return hook

@@ -39,7 +39,8 @@ def is_user_file(file: str) -> bool:
     return not (path.startswith((_OWN, *_LIBRARIES)) or "site-packages" in path or "dist-packages" in path)
 
 
-def _is_own(path: str) -> bool:
+def is_own(path: str) -> bool:
+    """A file of ours; the example scripts count as the user's."""
     return path.startswith(_OWN) and not path.startswith(_ZOO)
 
 
@@ -72,7 +73,7 @@ def _is_apply(frame: FrameType) -> bool:
 def direct_caller() -> Place | None:
     """The frame that called into us, if it is the user's own code and no library stands between."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_own(frame.f_code.co_filename):
+    while frame is not None and is_own(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None or not is_user_file(frame.f_code.co_filename):
         return None

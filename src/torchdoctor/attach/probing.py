@@ -15,6 +15,7 @@ from torchdoctor.probes.device import DeviceProbe
 from torchdoctor.probes.frozen import FrozenProbe
 from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.graph import GraphProbe
+from torchdoctor.probes.hunt import Hunt
 from torchdoctor.probes.interior import InteriorProbe
 from torchdoctor.probes.leakage import LeakageProbe
 from torchdoctor.probes.liveness import LivenessProbe
@@ -93,3 +94,4 @@ class Probes:
         self.sharpness = SharpnessProbe(context)
         self.nonfinite = NonfiniteProbe(context)
         self.operations = OperationProbe(context)
+        self.hunt = Hunt(context, self.step_start)

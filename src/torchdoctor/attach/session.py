@@ -21,13 +21,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor.attach import guard
+from torchdoctor.attach.capturing import Capturing
 from torchdoctor.attach.deferred import Deferred
 from torchdoctor.attach.governor import Governor
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop
-from torchdoctor.attach.options import OVERHEAD, Options
+from torchdoctor.attach.options import EXCEPTION, NONFINITE, OVERHEAD, SPIKE, Options
 from torchdoctor.attach.probing import Probes
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
@@ -86,6 +87,7 @@ class Session(Probes):
         if self.live:
             self.context.on_nonfinite = self.live.alarm
         super().__init__(self.context, self.loop, options, self._loss_nonfinite, self._loss_high)
+        self.capturing = Capturing(self)
         self.look_cost: dict[str, float] = {}
         self.batch: list[Tensor] = []
         self.targets: list[Tensor] = []
@@ -140,6 +142,7 @@ class Session(Probes):
         self.read_in_full(step)
         self.deferred.poll()
         self.sharpness.poll()
+        self.hunt.poll()
         if self.live:
             self.live.tick(self.loop.step)
 
@@ -269,6 +272,7 @@ class Session(Probes):
             self.precision.stepped()
             self.wiring.write(self.loop.updates, self.registry.loaded)
             self.tensors.describe(self.graph.orders)
+            self.hunt.choose(self.graph.orders)
             self.describe_loop(self.context.step)
         else:
             self.wiring.forget_marks()
@@ -280,6 +284,7 @@ class Session(Probes):
     def _loss_high(self, step: int, value: float, watch: LossWatch) -> None:
         if self.live:
             self.live.alarm()
+        self.capturing.take(SPIKE, step)
         if self.spikes.done or self.root is None:
             return
         targets = self.targets or saved_targets(self.root)
@@ -298,6 +303,9 @@ class Session(Probes):
             inputs = saved_inputs(self.root)
         self.nonfinite.examine(step, inputs, self.targets)
         self.operations.trace(self.root)
+        if self.root is not None and self.root.is_cpu:
+            self.hunt.loss_broke(inputs, self.targets)
+        self.capturing.take(NONFINITE, step)
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -315,12 +323,15 @@ class Session(Probes):
         guard.STATE.inside = True
         try:
             self._close_loop(crashed=exception is not None, abrupt=status != "finished")
+            if exception is not None:
+                self.capturing.take(EXCEPTION)
         finally:
             guard.STATE.inside = False
         if not self.record.started:
             return None
         if exception:
             self.record.update_info(exception=exception)
+        self.capturing.close()
         self.record.close(status)
         if self.examine is None or self.rank != 0:
             return None
@@ -352,6 +363,7 @@ class Session(Probes):
             self.wiring.at_backward()
         self.predictions.flush_train(step)
         self.schedules.close()
+        self.hunt.close()
         self.sharpness.close(crashed or abrupt)
         self.called_loss.flush()
         self.samples.flush_train(step)

@@ -103,6 +103,7 @@ class Sites:
         session.lines.pause()
         if session.device.measuring:
             session.device.begin(BACKWARD)
+        session.hunt.begin()
         return True
 
     def _look_at_root(self, loss: Tensor) -> None:
@@ -219,6 +220,9 @@ class Sites:
             session.look_at_gradients(key, optimizer)
             if session.device.measuring:
                 session.device.begin(UPDATE)
+            if session.hunt.is_broken():
+                session.hunt.gradient_broke()
+                session.hunt.begin(optimizer)
 
     @guarded("step ends")
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
@@ -282,6 +286,7 @@ class Sites:
     @guarded("loss scaled")
     def loss_scaled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], result: Any) -> None:
         self.session.steady.bar()
+        self.session.capturing.scaler(args[0])
         if isinstance(result, Tensor) and len(args) > 1 and isinstance(args[1], Tensor):
             self._scaled = (weakref.ref(result), args[1].detach())
 

@@ -68,12 +68,14 @@ class BirthFact(Fact):
     """it ran in the backward pass"""
     result: str
     """nan or inf"""
-    inputs: list[list[float]] = field(default_factory=list)
-    """smallest and largest value of each tensor that went in"""
+    inputs: list[list[float | None]] = field(default_factory=list)
+    """smallest and largest value of each tensor that went in; None where not finite"""
+    at: list[float | None] = field(default_factory=list)
+    """of each the value that gave the first bad one, where that can be said"""
     shapes: list[list[int]] = field(default_factory=list)
     dtype: str | None = None
     """of what came out"""
-    scalars: list[float] = field(default_factory=list)
+    scalars: list[float | None] = field(default_factory=list)
     """numbers that went in beside them"""
     count: int = 0
     """values of the result that are not finite"""

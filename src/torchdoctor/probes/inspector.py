@@ -9,14 +9,17 @@ that is run once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+from torchdoctor.attach.places import Place
 
 FINITE, INFINITE, NAN = 0, 1, 2
 GIVEN = frozenset(
@@ -27,8 +30,10 @@ GIVEN = frozenset(
     ]
 )
 """Operations that put values where they are told to: an infinity that comes out of one was meant, or came in."""
+CASTS = frozenset(("_to_copy", "copy_"))
+"""Of those, the ones that can overflow: a number that half precision does not hold."""
 SAMPLES_KEPT = 16
-CHAIN_KEPT = 64
+CHAIN_KEPT = 48
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,15 @@ class Extent:
     high: float
     shape: tuple[int, ...]
     dtype: str
+
+
+@dataclass(frozen=True)
+class Where:
+    """What runs now: the user's line, the module, and in the backward pass autograd's name for it."""
+
+    place: Place | None = None
+    module: str | None = None
+    node: str | None = None
 
 
 @dataclass(eq=False)
@@ -55,22 +69,25 @@ class Step:
     """the operations that wrote what it read and was not finite"""
     foreign: tuple[str, ...]
     """names of what it read that was bad before the step began"""
-    place: Any = None
-    module: str | None = None
-    count: int = 0
-    samples: tuple[int, ...] = ()
-    scalars: tuple[float, ...] = ()
+    where: Where
+    count: int
+    samples: tuple[int, ...]
+    scalars: tuple[float, ...]
     """numbers among its arguments"""
+    at: tuple[float | None, ...]
+    """of each input the number that made the first bad one, where that can be said"""
 
     @property
     def given(self) -> bool:
         """It wrote an infinity where it was told to."""
-        return self.operator in GIVEN and self.result.state == INFINITE and not self.parents and not self.foreign
+        if self.result.state != INFINITE or self.operator not in GIVEN or self.parents or self.foreign:
+            return False
+        return self.operator not in CASTS
 
-    @property
-    def pure(self) -> bool:
-        """Everything that went in was finite."""
-        return not self.parents and not self.foreign
+    def __str__(self) -> str:
+        at = f" at {self.where.place}" if self.where.place else ""
+        inside = f" in {self.where.module}" if self.where.module else ""
+        return f"{self.operator}{' (backward)' if self.backward else ''}{at}{inside}"
 
 
 @dataclass(frozen=True)
@@ -78,34 +95,47 @@ class Birth:
     """The way of a NaN or Inf from where it was made to where it was noticed."""
 
     step: Step
-    chain: tuple[Step, ...] = field(default=())
+    chain: tuple[Step, ...]
     """from the birth to what was asked about, in the order in which they ran"""
 
 
 class Inspector(TorchDispatchMode):
-    """Checks all that runs while it is on. `locate` gives file, line and module of what runs now."""
+    """Checks all that runs while it is on."""
 
-    def __init__(self, locate: Callable[[], tuple[Any, str | None]], name_of: Callable[[Tensor], str | None]) -> None:
+    def __init__(self, locate: Callable[[], Where], name_of: Callable[[Tensor], str | None]) -> None:
         super().__init__()
         self._locate, self._name_of = locate, name_of
         self._writers: dict[int, Step] = {}
         self._held: list[Tensor] = []
         """what is not finite stays alive, so that its place in memory is not given to anything else"""
         self._count = 0
+        self.resting = False
+        """what runs is ours"""
+        self.samples = 0
+        """in the batch, where known"""
+
+    def forget(self) -> None:
+        """What follows is another step."""
+        self._writers.clear()
+        self._held.clear()
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.resting:
+            return func(*args, **kwargs)
         read = [t for t in tree_leaves((args, kwargs)) if is_checked(t)]
         before = [extent(t) for t in read]
         writers = [self._writers.get(_place(t)) for t in read]
         result = func(*args, **kwargs)
         self._count += 1
+        if _is_view(func):
+            return result
         for out in (t for t in tree_leaves(result) if is_checked(t)):
             after = extent(out)
-            if after.state == FINITE:
-                self._writers.pop(_place(out), None) if _wrote(func, out, read) else None
-            elif not _is_view(func):
+            if after.state != FINITE:
                 self._note(func, args, read, before, writers, out, after)
+            elif _wrote_all(out, read):
+                self._writers.pop(_place(out), None)
         return result
 
     def _note(
@@ -113,33 +143,35 @@ class Inspector(TorchDispatchMode):
         out: Tensor, after: Extent,
     ) -> None:  # fmt: skip
         bad = [(t, w) for t, e, w in zip(read, before, writers, strict=True) if e.state != FINITE]
-        place, module = self._locate()
         wrong = ~torch.isfinite(out.detach())
-        step = Step(
+        self._writers[_place(out)] = Step(
             order=self._count,
             operator=_name(func),
             backward=torch._C._current_graph_task_id() != -1,
             inputs=tuple(before),
             result=after,
             parents=tuple({w.order: w for _, w in bad if w is not None}.values()),
-            foreign=tuple(self._name_of(t) or "a tensor from before the step" for t, w in bad if w is None),
-            place=place,
-            module=module,
+            foreign=tuple(self._name_of(t) or "" for t, w in bad if w is None),
+            where=self._locate(),
             count=int(wrong.sum()),
-            samples=_rows(wrong),
+            samples=self._rows(wrong),
             scalars=tuple(float(a) for a in args if isinstance(a, int | float) and not isinstance(a, bool)),
+            at=tuple(_value_at(wrong, t, out) for t in read),
         )
-        self._writers[_place(out)] = step
         self._held.append(out)
 
-    def writer(self, tensor: Tensor) -> Step | None:
-        """The operation that made this tensor bad."""
-        return self._writers.get(_place(tensor))
-
     def birth_of(self, tensor: Tensor) -> Birth | None:
-        """Where what is wrong with this tensor was born; None where nothing is, or nothing that ran here wrote it."""
-        last = self.writer(tensor)
+        """Where what is wrong with this tensor was born; None where nothing that ran here wrote it."""
+        last = self._writers.get(_place(tensor))
         return trace(last) if last is not None else None
+
+    def _rows(self, wrong: Tensor) -> tuple[int, ...]:
+        """Samples that are bad, where the first dimension is one of samples (or of samples times something)."""
+        rows = wrong.shape[0] if wrong.dim() else 0
+        if not self.samples or rows < self.samples or rows % self.samples or self.samples < 2:
+            return ()
+        bad = wrong.reshape(self.samples, -1).any(1)
+        return () if bool(bad.all()) else tuple(torch.nonzero(bad).flatten()[:SAMPLES_KEPT].tolist())
 
 
 def trace(last: Step) -> Birth:
@@ -164,20 +196,20 @@ def _ancestors(last: Step) -> set[Step]:
 
 def _way(birth: Step, last: Step) -> tuple[Step, ...]:
     """A shortest way from the birth to the end."""
-    ways: dict[Step, Step | None] = {last: None}
+    after: dict[Step, Step | None] = {last: None}
     waiting = [last]
     for step in waiting:
         if step is birth:
             break
         for parent in step.parents:
-            if parent not in ways:
-                ways[parent] = step
+            if parent not in after:
+                after[parent] = step
                 waiting.append(parent)
     way: list[Step] = []
     at: Step | None = birth
     while at is not None and len(way) < CHAIN_KEPT:
         way.append(at)
-        at = ways.get(at)
+        at = after.get(at)
     return tuple(way)
 
 
@@ -196,12 +228,8 @@ def extent(tensor: Tensor) -> Extent:
     if plain.dtype not in (torch.float32, torch.float64):
         plain = plain.float()
     low, high = (float(v) for v in torch.aminmax(plain))
-    state = NAN if low != low or high != high else INFINITE if _is_infinite(low) or _is_infinite(high) else FINITE
+    state = NAN if low != low or high != high else INFINITE if math.isinf(low) or math.isinf(high) else FINITE
     return Extent(state, low, high, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-
-
-def _is_infinite(value: float) -> bool:
-    return value in (float("inf"), float("-inf"))
 
 
 def _place(tensor: Tensor) -> int:
@@ -219,20 +247,18 @@ def _is_view(func: Any) -> bool:
     return any(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
-def _wrote(func: Any, out: Tensor, read: list[Tensor]) -> bool:
+def _wrote_all(out: Tensor, read: list[Tensor]) -> bool:
     """It wrote all of that place anew."""
-    return not _is_view(func) and all(out.numel() >= t.numel() for t in read if _place(t) == _place(out))
+    return all(out.numel() >= t.numel() for t in read if _place(t) == _place(out))
 
 
-def _rows(wrong: Tensor) -> tuple[int, ...]:
-    """Entries along the first dimension that are not all good, where that is a dimension of samples."""
-    if wrong.dim() < 1 or wrong.shape[0] < 2:
-        return ()
-    rows = wrong.reshape(wrong.shape[0], -1).any(1)
-    return () if bool(rows.all()) else tuple(torch.nonzero(rows).flatten()[:SAMPLES_KEPT].tolist())
-
-
-def chain_of(birth: Birth) -> Iterator[str]:
-    """The way in words, an operation each."""
-    for step in birth.chain:
-        yield f"{step.operator}{' (backward)' if step.backward else ''}"
+def _value_at(wrong: Tensor, read: Tensor, out: Tensor) -> float | None:
+    """The number of an input that stands where the result is first bad; None where it was overwritten or reduced."""
+    if _place(read) == _place(out) or read.device != wrong.device or not bool(wrong.any()):
+        return None
+    try:
+        spread = torch.broadcast_to(read.detach(), wrong.shape)
+    except RuntimeError:
+        return None
+    value = float(spread[tuple(torch.nonzero(wrong)[0])] if wrong.dim() else spread)
+    return value if math.isfinite(value) else None

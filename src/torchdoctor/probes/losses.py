@@ -54,6 +54,10 @@ class TrainingLoss:
         else:
             self._context.read(loss, arrived)
 
+    def pending(self) -> list[float]:
+        """The losses of this step that have arrived, before its update."""
+        return [value for box in self._waiting for value in box]
+
     def take(self, values: list[float]) -> None:
         """Losses of this step that were read elsewhere."""
         self._waiting.extend([value] for value in values[: BACKWARDS_KEPT - len(self._waiting)])

@@ -1,0 +1,237 @@
+"""In a forked child: the user's own loop runs on until the step that broke has run again, every operation checked.
+
+The loop is sent back to the beginning of its body where it can be (rewind.py), and else gets the same batches again
+from its loader. Nothing is learned: gradients are taken away before an update. What would reach beyond this process
+(a file written, a program started, a connection) ends the child instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch.nn.modules import module as hooks
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from torchdoctor.attach import guard
+from torchdoctor.attach.places import Place, caller
+from torchdoctor.probes import rewind
+from torchdoctor.probes.activations import first_tensor
+from torchdoctor.probes.context import Names
+from torchdoctor.probes.forking import tell
+from torchdoctor.probes.graph import line_of
+from torchdoctor.probes.inspector import NAN, Birth, Inspector, Where, is_checked
+from torchdoctor.probes.step_start import StepStart
+
+ATTEMPTS = 4
+"""Backwards beyond the batches that are given again before it is given up."""
+FORBIDDEN = frozenset(
+    [
+        *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.system"),
+        *("os.fork", "os.posix_spawn", "os.exec", "subprocess.Popen", "socket.connect", "socket.bind"),
+        *("shutil.copyfile", "shutil.move", "shutil.rmtree", "urllib.Request", "sqlite3.connect"),
+    ]
+)
+"""Python's audit events that leave this process."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
+
+
+class Rerun:
+    """Put in place once, in the child; it ends the child with a report."""
+
+    def __init__(self, pipe: int, start: StepStart, names: Names, roles: dict[int, str]) -> None:
+        self._pipe = pipe
+        self._start = start
+        self._names = names
+        self._known = {_storage(t): name for name, t in _state(names)} | roles
+        """names of what was there before the step, by their place in memory"""
+        self._inspector = Inspector(self._locate, lambda t: self._known.get(_storage(t)))
+        self._served = 0
+        self._attempts = 0
+        self._modules: list[str] = []
+        self._spans: list[tuple[int, int, str]] = []
+        """sequence numbers of the operations that each module made"""
+        self._outside: FrameType | None = None
+        """the frame that called backward"""
+        self._backward = torch.autograd.backward
+
+    def begin(self, optimizer: Optimizer | None = None) -> None:
+        """Everything is set; the caller returns into the user's loop. `optimizer`: its update begins now."""
+        guard.STATE.thread = -1  # no site of ours runs here
+        atexit.register(os._exit, 0)
+        sys.addaudithook(self._audit)
+        torch.compiler.set_stance("force_eager")
+        torch.autograd.backward = self._run_backward
+        _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
+        register_optimizer_step_pre_hook(lambda updated, _args, _kwargs: self._clear(updated))
+        register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
+        hooks.register_module_forward_pre_hook(self._enter_module)
+        hooks.register_module_forward_hook(self._leave_module, always_call=True)
+        torch.set_anomaly_enabled(True, check_nan=False)
+        if optimizer is not None:
+            self._clear(optimizer)
+        rewind.to_loop_start(self._restore)
+        self._inspector.__enter__()
+
+    # -- the loop -------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        """A step begins anew."""
+        self._inspector.forget()
+        self._modules.clear()
+        self._spans.clear()
+        if self._start.random is not None:
+            torch.default_generator.set_state(self._start.random)
+
+    def _next(self) -> Any:
+        batches = self._start.batches
+        if not batches:
+            self._give_up("the loop asked a loader for a batch that was not kept")
+        self._served += 1
+        self._restore()
+        return batches[-1 - (self._served - 1) % len(batches)]
+
+    def _clear(self, optimizer: Optimizer) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def _run_backward(self, *args: Any, **kwargs: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            self._backward(*args, **kwargs)
+            return
+        root = args[0] if args else kwargs.get("tensors")
+        loss = first_tensor(root)
+        if loss is not None and not self._is_good(loss):
+            self._found(self._inspector.birth_of(loss), "loss")
+        parameters = list(self._names.parameters())
+        for _, parameter in parameters:
+            parameter.grad = None
+        self._outside = _user_frame(sys._getframe(1))
+        self._backward(*args, **kwargs)
+        self._outside = None
+        bad = [(name, p.grad) for name, p in parameters if p.grad is not None and not self._is_good(p.grad)]
+        births = [(b, name) for name, grad in bad if (b := self._inspector.birth_of(grad)) is not None]
+        if bad:
+            self._found(*min(births, key=lambda item: item[0].step.order, default=(None, bad[0][0])))
+        self._attempts += 1
+        if self._attempts >= ATTEMPTS + len(self._start.batches):
+            self._give_up("the step was run again and did not break")
+        self._restore()
+
+    def _is_good(self, tensor: Tensor) -> bool:
+        self._inspector.resting = True
+        try:
+            return bool(tensor.detach().isfinite().all())
+        finally:
+            self._inspector.resting = False
+
+    # -- where ------------------------------------------------------------------------
+
+    def _enter_module(self, module: Any, args: Any) -> None:
+        if not self._modules:
+            given = first_tensor(args)
+            self._inspector.samples = int(given.shape[0]) if given is not None and given.dim() else 0
+        self._modules.append(self._names.module_names.get(id(module)) or type(module).__name__)
+        self._spans.append((torch.autograd._get_sequence_nr(), -1, self._modules[-1]))
+
+    def _leave_module(self, _module: Any, _args: Any, _output: Any) -> None:
+        name = self._modules.pop() if self._modules else ""
+        for i in range(len(self._spans) - 1, -1, -1):
+            first, last, of = self._spans[i]
+            if last < 0 and of == name:
+                self._spans[i] = (first, torch.autograd._get_sequence_nr(), of)
+                return
+
+    def _locate(self) -> Where:
+        place = caller()
+        node = _current_node()
+        if node is None:
+            return Where(place, self._modules[-1] if self._modules else None)
+        number = node._sequence_nr()
+        inside = [(last - first, name) for first, last, name in self._spans if first <= number < last]
+        module = min(inside)[1] if inside else None
+        if self._outside is not None and place == _at(self._outside):
+            place = line_of(node) or place
+        return Where(place, module, node.name())
+
+    # -- the end ----------------------------------------------------------------------
+
+    def _found(self, birth: Birth | None, noticed: str) -> NoReturn:
+        if birth is None:
+            self._give_up("what broke was made where it cannot be seen")
+        tell(self._pipe, describe(birth, noticed))
+
+    def _give_up(self, reason: str) -> NoReturn:
+        tell(self._pipe, {"reason": reason})
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if isinstance(flags, int) and flags & WRITING and path != os.devnull and "__pycache__" not in str(path):
+                self._give_up("the script writes a file before its next step")
+        elif event in FORBIDDEN:
+            self._give_up(f"the script does more than train before its next step ({event})")
+
+
+def describe(birth: Birth, noticed: str) -> dict[str, Any]:
+    """The fields of a BirthFact."""
+    step = birth.step
+    place, source = step.where.place, next(iter(step.foreign), None)
+    came_in = source is not None
+    return {
+        "operator": "" if came_in else step.operator,
+        "backward": step.backward,
+        "result": "nan" if step.result.state == NAN else "inf",
+        "inputs": [[_plain(e.low), _plain(e.high)] for e in step.inputs],
+        "at": list(step.at),
+        "shapes": [list(e.shape) for e in step.inputs],
+        "dtype": step.result.dtype,
+        "scalars": [_plain(s) for s in step.scalars],
+        "count": step.count,
+        "total": math.prod(step.result.shape),
+        "samples": list(step.samples),
+        "source": (source or "data") if came_in else None,
+        "noticed": noticed,
+        "module": step.where.module,
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "code": place.code[:200] if place else None,
+        "chain": [str(s) for s in birth.chain],
+        "node": step.where.node,
+    }
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _state(names: Names) -> list[tuple[str, Tensor]]:
+    held = list(names.parameters())
+    for label, model in names.live_models():
+        held += [(names.module_names.get(id(model), label) + "." + n, b) for n, b in model.named_buffers()]
+    return [(name, t) for name, t in held if is_checked(t)]
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
+    place = caller(frame)
+    while frame is not None and _at(frame) != place:
+        frame = frame.f_back
+    return frame
+
+
+def _at(frame: FrameType) -> Place:
+    return Place(frame.f_code.co_filename, frame.f_lineno)

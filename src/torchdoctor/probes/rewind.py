@@ -1,0 +1,96 @@
+"""Sends a running loop back to the beginning of its body: the same batch, in the same variables, once more.
+
+Only for a forked child. The line that runs next in a frame can be set from a trace function; the loop that was left by
+a call into torch is found in the source. Loops inside a framework are let go on instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import torch
+
+from torchdoctor.attach import places
+
+_TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120 - frames hold strings
+PASSED_THROUGH = ("accelerate",)
+"""Libraries whose `backward` is a plain call on the way to torch's."""
+
+
+def to_loop_start(then: Callable[[], None]) -> bool:
+    """From the next line on that runs in the user's loop, its body is run from the beginning; `then` is called first.
+    False where no loop of the user's stands directly around the call."""
+    found = find_loop(sys._getframe(1))
+    if found is None:
+        return False
+    frame, line = found
+
+    def on_line(current: FrameType, event: str, _argument: Any) -> Any:
+        if event != "line":
+            return on_line
+        try:
+            current.f_lineno = line
+        except ValueError:
+            return None
+        finally:
+            sys.settrace(None)
+        then()
+        return None
+
+    frame.f_trace = on_line
+    sys.settrace(lambda *_: None)
+    return True
+
+
+def find_loop(frame: FrameType | None) -> tuple[FrameType, int] | None:
+    """The frame of the innermost loop of the user's around what runs now, and the first line of the loop's body."""
+    while frame is not None and not places.is_user_file(frame.f_code.co_filename):
+        if not _is_passed_through(frame):
+            return None
+        frame = frame.f_back
+    while frame is not None and places.is_user_file(frame.f_code.co_filename):
+        line = body_start(frame.f_code.co_filename, frame.f_lineno)
+        if line is not None and frame.f_code.co_firstlineno <= line:
+            return frame, line
+        frame = frame.f_back
+    return None
+
+
+def _is_passed_through(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    if file.startswith(_TORCH) or places.is_own(file) or "site-packages" not in file:
+        return True
+    return any(f"{os.sep}{name}{os.sep}" in file for name in PASSED_THROUGH)
+
+
+def body_start(file: str, line: int) -> int | None:
+    """The first line of the innermost loop body around a line; None outside of loops. A function that is written
+    inside a loop is none of its body."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None
+    found: int | None = None
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", line), getattr(child, "end_lineno", line) or line
+            if not first <= line <= last:
+                continue
+            if isinstance(child, ast.For | ast.While) and child.body[0].lineno <= line <= _end(child.body[-1]):
+                found = child.body[0].lineno
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                found = None
+            waiting.append(child)
+    return found
+
+
+def _end(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
