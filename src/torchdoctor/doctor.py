@@ -6,6 +6,7 @@ The composition root for use in a program: it hands the engine to the session an
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from torch.optim import Optimizer
 
 from torchdoctor import engine, signals
 from torchdoctor.attach import session as sessions
-from torchdoctor.attach.options import RUNS_FOLDER, Options, is_disabled
+from torchdoctor.attach.options import EXCEPTION, RUNS_FOLDER, Options, is_disabled
 from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.rules import catalogue
@@ -42,6 +43,9 @@ def watch(
     on_finding: Callable[[Finding], None] | None = None,
     stop_on: Sequence[str] = (),
     quiet: bool = False,
+    capture: str | Sequence[str] | None = None,
+    capture_limit: int | str | None = None,
+    keep_captures: int | None = None,
 ) -> Doctor:
     """Watch the training that follows, until `close()` or the end of a `with` block.
 
@@ -53,11 +57,15 @@ def watch(
     on_finding  called with each finding as it comes, from another thread
     stop_on     names of diagnoses that end the run with `StopTraining`
     quiet       do not print the verdict at the end
+    capture     on what the step's batch, weights and state are written into the run: "nonfinite", "exception" (both by
+                default), "spike"; "none" for never. `capture_limit` ("2GB") is the most that one of them takes,
+                `keep_captures` (5) how many stay. They hold your data.
     """
     for target in targets:
         if not isinstance(target, (nn.Module, Optimizer)):
             raise UsageError(f"watch takes models and optimizers, not {type(target).__name__}")
     _check_names(stop_on)
+    settings = replace(discover(Path.cwd()), folders=(str(Path.cwd()),))
     options = Options(
         out=str(out),
         name=name,
@@ -65,6 +73,7 @@ def watch(
         modules=(modules,) if isinstance(modules, str) else tuple(modules),
         every_step=every_step,
         stop_on=tuple(stop_on),
+        **settings.captures.over(capture, capture_limit, keep_captures),
     )
     if is_disabled():
         return Doctor(None, quiet=True)
@@ -73,7 +82,6 @@ def watch(
         log.info("torchdoctor: already watching; watch() joins the session that runs, with that one's options")
         if running.live is not None:
             running.live.stop_on |= frozenset(stop_on)
-    settings = replace(discover(Path.cwd()), folders=(str(Path.cwd()),))
     session = running or sessions.start(options, partial(engine.examine, settings=settings))
     for target in targets:
         if isinstance(target, nn.Module):
@@ -136,6 +144,20 @@ class Doctor:
 
         record_predictions(session.record, session.loop.updates, predictions, targets, groups)
 
+    def capture(self, reason: str = "asked", *, wait: bool = False) -> Path | None:
+        """Write the current batch, weights, optimizer and random state into the run, to be replayed or looked at.
+
+        Takes one copy and writes it beside the training, or at once with `wait`. Gives the folder it goes to; None
+        where captures are switched off, nothing trains yet, or the call comes from another thread than the training.
+        """
+        session = self._session
+        if session is None or session.finished:
+            return None
+        path = session.capturing.ask(reason)
+        if wait and path is not None:
+            session.capturing.wait(math.inf)
+        return path
+
     def findings(self) -> tuple[Finding, ...]:
         """What can be said by now, most important first."""
         return self.verdict().findings
@@ -196,6 +218,9 @@ class Doctor:
     ) -> bool:
         """The block's exception goes on, except the stop that the user asked for."""
         status = "finished" if kind is None or kind is StopTraining else "crashed"
+        failed = kind is not None and issubclass(kind, Exception) and kind is not StopTraining
+        if failed and self._session is not None and self._owns and not self._session.finished:
+            self._session.capturing.ask(EXCEPTION)
         self.close("interrupted" if kind is KeyboardInterrupt else status)
         if kind is StopTraining:
             if self._owns:

@@ -4,6 +4,7 @@
     select = ["data", "T", "learning-rate-too-high"]    # names, codes, the beginnings of codes, families; default: all
     ignore = ["overfitting"]
     fail-on = "warning"
+    capture = ["nonfinite", "spike"]                    # or "none"; with capture-limit = "2GB", keep-captures = 5
 
     [tool.torchdoctor.severity]
     clipping-too-tight = "info"
@@ -31,7 +32,9 @@ from torchdoctor.findings import Severity
 RULES = Path(__file__).parent / "rules"
 CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*")
 FILE, SECTION = "pyproject.toml", "torchdoctor"
-KEYS = ("select", "ignore", "fail-on", "severity", "thresholds")
+CAPTURE_KEYS = ("capture", "capture-limit", "keep-captures")
+KEYS = ("select", "ignore", "fail-on", *CAPTURE_KEYS, "severity", "thresholds")
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,26 @@ class KnownRule:
 
 
 @dataclass(frozen=True)
+class CaptureWishes:
+    """What is written to disk when a step goes wrong; None leaves it to the defaults of attach.options."""
+
+    on: tuple[str, ...] | None = None
+    limit_bytes: int | None = None
+    keep: int | None = None
+
+    def over(
+        self, on: str | Iterable[str] | None, limit: int | str | None, keep: int | None, option: str = "capture_limit"
+    ) -> dict[str, Any]:
+        """The options that these wishes and, over them, those of a call or a command line come to."""
+        wishes = {
+            "capture": self.on if on is None else read_triggers(on),
+            "capture_bytes": self.limit_bytes if limit is None else read_size(limit, option),
+            "keep_captures": self.keep if keep is None else keep,
+        }
+        return {name: value for name, value in wishes.items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Settings:
     """Checked wishes; the defaults leave everything as it is. Plain data, so that it can travel to child processes."""
 
@@ -55,6 +78,7 @@ class Settings:
     severity: Mapping[str, str] = field(default_factory=dict)
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     fail_on: str | None = None
+    captures: CaptureWishes = CaptureWishes()
     folders: tuple[str, ...] = ()
     """where the user's own source lies: lines there may allow a finding"""
 
@@ -67,7 +91,8 @@ class Settings:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settings:
         lists = {k: tuple(data.get(k, ())) for k in ("select", "ignore", "folders")}
-        return cls(**{**data, **lists})
+        captures = CaptureWishes(**data.get("captures", {}))
+        return cls(**{**data, **lists, "captures": captures})
 
     def updated(
         self,
@@ -154,6 +179,7 @@ def read(path: Path) -> Settings:
             for name, values in _table(section, "thresholds", where).items()
         },
     )
+    settings = replace(settings, captures=_captures(section, where))
     fail_on = section.get("fail-on")
     return replace(settings, fail_on=read_severity(fail_on, f"{where}fail-on")) if fail_on is not None else settings
 
@@ -195,6 +221,36 @@ def read_severity(text: object, where: str) -> str:
         return Severity(str(text).lower()).value
     except ValueError:
         raise UsageError(f"{where}: a severity is error, warning or info, not {text!r}") from None
+
+
+def read_triggers(given: str | Iterable[str]) -> tuple[str, ...]:
+    """On what captures are taken; "none" is nothing. Whether there is such a word, the options check."""
+    words = [w.strip().lower() for text in ([given] if isinstance(given, str) else given) for w in text.split(",")]
+    if "none" in words and len(words) > 1:
+        raise UsageError("capture: none stands alone")
+    return tuple(dict.fromkeys(w for w in words if w and w != "none"))
+
+
+def read_size(given: object, where: str) -> int:
+    """Bytes, from a number or from 500MB, 2GB, 1.5GiB."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    match = SIZE.fullmatch(str(given).strip())
+    if match is None:
+        raise UsageError(f"{where}: a size is written 500MB or 2GB, not {given!r}")
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
+
+
+def _captures(section: Mapping[str, Any], where: str) -> CaptureWishes:
+    limit, keep = section.get("capture-limit"), section.get("keep-captures")
+    if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
+        raise UsageError(f"{where}keep-captures is a number from 1 on, not {keep!r}")
+    return CaptureWishes(
+        on=read_triggers(_strings(section, "capture", where)) if "capture" in section else None,
+        limit_bytes=read_size(limit, f"{where}capture-limit") if limit is not None else None,
+        keep=keep,
+    )
 
 
 def _select(word: str, where: str) -> list[str]:

@@ -16,6 +16,10 @@ DISABLE_KEY = "TORCHDOCTOR_DISABLE"
 
 OVERHEAD = 0.01
 
+NONFINITE, SPIKE, EXCEPTION, ASKED = "nonfinite", "spike", "exception", "asked"
+CAPTURES = (NONFINITE, SPIKE, EXCEPTION, ASKED)
+"""On what a capture is taken; `asked` is doctor.capture(), which also works beside any of the others."""
+
 
 def is_disabled() -> bool:
     """Whether the user switched all of it off in the environment."""
@@ -46,6 +50,12 @@ class Options:
     """most that the run may take on disk"""
     snapshot_bytes: int = 256_000_000
     """most memory for copies of weights (updates are measured against a copy)"""
+    capture: tuple[str, ...] = (NONFINITE, EXCEPTION)
+    """on what the batch, the weights and the rest of the step's state are written to disk; none: never"""
+    capture_bytes: int = 2 << 30
+    """most that one capture may take in memory and on disk"""
+    keep_captures: int = 5
+    """of the captures of a run, the first half (rounded up) and the last"""
     shared: bool = False
     """other processes may train under this name, too: one without a rank takes a free name (see ranks.take_place)"""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -56,6 +66,11 @@ class Options:
             raise UsageError(f"overhead is a share of the step's time between 0 and 1, not {self.overhead}")
         if not self.modules:
             raise UsageError('modules is empty: give at least one glob, such as "*" or "encoder.*"')
+        for word in self.capture:
+            if word not in CAPTURES:
+                raise UsageError(f"capture takes {', '.join(CAPTURES)} or none, not {word!r}")
+        if self.capture_bytes < 1 or self.keep_captures < 1:
+            raise UsageError("the limit and the number of captures are at least 1; --capture none switches them off")
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -63,7 +78,7 @@ class Options:
     @classmethod
     def from_json(cls, text: str) -> Options:
         data = json.loads(text)
-        data["modules"], data["stop_on"] = tuple(data["modules"]), tuple(data["stop_on"])
+        data |= {name: tuple(data[name]) for name in ("modules", "stop_on", "capture")}
         return cls(**data)
 
     def directory(self, name: str) -> Path:

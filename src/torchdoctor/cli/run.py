@@ -64,6 +64,9 @@ class RunCommand(click.Command):
 @click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 by default.")
 @click.option("--modules", metavar="GLOB", multiple=True, help="Measure these modules only; may be repeated.")
 @click.option("--every-step", is_flag=True, help="Take every signal on every step, whatever it costs.")
+@click.option("--capture", metavar="WHEN", help="Write failing steps: nonfinite,exception by default; spike; none.")
+@click.option("--capture-limit", metavar="SIZE", help="Most that one capture takes; 2GiB by default.")
+@click.option("--keep-captures", metavar="N", type=click.IntRange(1), help="How many captures stay; 5 by default.")
 @with_choices
 @click.pass_context
 def command(ctx: click.Context, /, **wishes: Any) -> None:
@@ -96,6 +99,9 @@ def read_request(
     overhead: float | None,
     modules: Sequence[str],
     every_step: bool,
+    capture: str | None = None,
+    capture_limit: str | None = None,
+    keep_captures: int | None = None,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     severity: Sequence[str] = (),
@@ -118,6 +124,7 @@ def read_request(
         live=live,
         stop_on=read_names(stop_on),
         settings=settings.to_dict(),
+        **settings.captures.over(capture, capture_limit, keep_captures, "--capture-limit"),
     )
     return Request(
         target=target,

@@ -5,6 +5,7 @@ A wrong inference must show, so this says plainly what was inferred, and calls u
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,7 @@ NOT_OF_THIS_KIND = frozenset(
 )
 """What a script simply does not have or do: no reader can or need mend that, so it is only counted."""
 REASONS_IN_FULL = 3
+CAPTURE_NAME = re.compile(r"step-[\w-]{1,80}")
 
 
 def describe_found(run: Run) -> str:
@@ -184,6 +186,15 @@ def describe_strays(verdict: Verdict, settings: Settings, cwd: Path) -> list[str
         f"{shorten(s.file, cwd)}:{s.line} allows {s.word!r}, and there is no such diagnosis{s.meant}"
         for s in find_strays(verdict.findings, settings.folders, codes)
     ]
+
+
+def captures(run: Run) -> tuple[list[str], list[str]]:
+    """Names of the captures that were written, and of those that were not, why; a file says so: nothing is trusted."""
+    recorded = run.info.get("captures")
+    entries = [e for e in recorded if isinstance(e, dict)] if isinstance(recorded, list) else []
+    written = [n for e in entries if isinstance(n := e.get("name"), str) and CAPTURE_NAME.fullmatch(n)]
+    failed = [f"none of step {e.get('step')}: {why}" for e in entries if isinstance(why := e.get("failed"), str)]
+    return written, failed
 
 
 def describe_health(run: Run) -> list[str]:

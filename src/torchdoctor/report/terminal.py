@@ -189,6 +189,7 @@ class Letter:
     def _next(self, page: Page) -> Iterator[RenderableType]:
         if self.directory is not None:
             yield unbroken("run", shorten(self.directory, page.cwd), page)
+            yield from self._captures(self.directory, page)
         names = [f.name for f in self.verdict.findings if f.consequence_of is None]
         if names:
             yield unbroken("read more", f"torchdoctor explain {names[0]}", page)
@@ -196,6 +197,15 @@ class Letter:
             words = ["torchdoctor", "diagnose", shorten(self.directory, page.cwd), *self.flags]
             yield unbroken("again", shlex.join(words), page)
         yield Text()
+
+    def _captures(self, directory: Path, page: Page) -> Iterator[RenderableType]:
+        """Those that are still there: a retention, or the user, may have removed some."""
+        written, failed = found.captures(self.run) if self.run is not None else ([], [])
+        there = [path for name in written if (path := directory / "captures" / name).is_dir()]
+        for path in there[:1]:
+            more = f" and {len(there) - 1} more" if len(there) > 1 else ""
+            yield unbroken("capture", f"{shorten(path, page.cwd)}{more} (holds your data)", page)
+        yield from labelled_lines("capture", [] if there else failed[:1], page)
 
 
 def _roots(findings: tuple[Finding, ...]) -> list[Finding]:

@@ -279,12 +279,12 @@ class _StructureCheck:
             self.node(node)
 
     def random(self, states: dict[str, Any]) -> None:
-        for name in [states.get("torch"), *_values(states.get("cuda")), *_values(states.get("numpy"), "words")]:
+        words = [name for key in ("python", "numpy") for name in _values(states.get(key), "words")]
+        for name in [states.get("torch"), *_values(states.get("cuda")), *words]:
             if name is not None:
                 self.reference(name)
-        python = states.get("python")
-        if python is not None and not (isinstance(python, dict) and _is_words(python.get("words"))):
-            raise self._damaged("python's random state")
+        if not all(index.isdecimal() and len(index) < 6 for index in states.get("cuda") or {}):
+            raise self._damaged("a random state")
 
     def node(self, node: Any, depth: int = 0) -> None:
         if not isinstance(node, dict) or depth > MAX_DEPTH:
@@ -332,7 +332,3 @@ def _values(table: Any, key: str | None = None) -> list[Any]:
     if not isinstance(table, dict):
         return [False]
     return list(table.values()) if key is None else [table.get(key, False)]
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 625 and all(type(v) is int and 0 <= v < 1 << 32 for v in value)

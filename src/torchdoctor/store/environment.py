@@ -53,8 +53,8 @@ def describe(argv: Sequence[str], on_git: Callable[[dict[str, Any]], None] | Non
     git = _GitLook(on_git)
     found: dict[str, Any] = {"argv": scrub_argv(argv)}
     parts: dict[str, Callable[[], Any]] = {
-        "cwd": lambda: _without_home(Path.cwd()),
-        "python": lambda: {"version": platform.python_version(), "executable": _without_home(Path(sys.executable))},
+        "cwd": lambda: without_home(Path.cwd()),
+        "python": lambda: {"version": platform.python_version(), "executable": without_home(Path(sys.executable))},
         "platform": lambda: f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": _packages,
         "hardware": _hardware,
@@ -69,7 +69,7 @@ def describe(argv: Sequence[str], on_git: Callable[[dict[str, Any]], None] | Non
     return found
 
 
-def _without_home(path: Path) -> str:
+def without_home(path: Path) -> str:
     """The path with the home folder, which holds the user's name, written as ~."""
     with contextlib.suppress(RuntimeError, ValueError):
         return str("~" / path.relative_to(Path.home()))

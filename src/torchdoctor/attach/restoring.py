@@ -1,0 +1,187 @@
+"""Putting a process into the state that a capture holds: the values again, and models, optimizers and random states.
+
+Nothing that the capture names is imported: a named tuple or a dataclass of the user's comes back as such only where the
+process itself has one to show (`like`), else as a tuple or a plain namespace.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterable, Iterator, MutableMapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torchdoctor.attach.contents import DTYPES
+from torchdoctor.attach.registry import Registry
+from torchdoctor.errors import CaptureError
+from torchdoctor.store.captured import ARRAY, DICT, FIELDS, FLOAT, LEFT_OUT, LIST, NONFINITE, TENSOR, TUPLE, Capture
+
+SCALER_FIELDS = ("_scale", "_growth_tracker", "_init_scale", "_growth_factor", "_backoff_factor", "_growth_interval")
+"""What a gradient scaler goes by; its `state_dict` would wait for the device."""
+WITHOUT_NUMPY = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+def read_tensor(capture: Capture, name: str) -> Tensor:
+    raw = capture.read(name)
+    if not raw.data.size:
+        return torch.empty(raw.shape, dtype=DTYPES[raw.dtype])
+    return torch.from_numpy(raw.data).view(DTYPES[raw.dtype]).reshape(raw.shape)
+
+
+def rebuild(capture: Capture, node: dict[str, Any], like: Any = None, device: bool = False) -> Any:
+    """The value that a node stands for; what was left out is None. `device` moves tensors to where they were."""
+    kind = node["kind"]
+    if kind == TENSOR:
+        return _rebuild_tensor(capture, node, device)
+    if kind == ARRAY:
+        tensor = read_tensor(capture, node["name"])
+        return tensor if tensor.dtype in WITHOUT_NUMPY else tensor.numpy()
+    if kind == FLOAT:
+        return NONFINITE[node["value"]]
+    if kind == LEFT_OUT:
+        return None
+    if kind not in (LIST, TUPLE, DICT, FIELDS):
+        return node["value"]
+    keys = node.get("keys") or list(range(len(node["items"])))
+    items = [rebuild(capture, n, part, device) for n, part in zip(node["items"], _parts(like, kind, keys), strict=True)]
+    if kind in (LIST, TUPLE):
+        return items if kind == LIST else tuple(items)
+    return _rebuild_dict(keys, items, like) if kind == DICT else _rebuild_fields(node["type"], keys, items, like)
+
+
+def _rebuild_tensor(capture: Capture, node: dict[str, Any], device: bool) -> Tensor:
+    tensor = read_tensor(capture, node["name"])
+    place = node.get("device")
+    if device and isinstance(place, str) and place.startswith("cuda") and torch.cuda.is_available():
+        tensor = tensor.to(place)
+    return tensor.requires_grad_(bool(node.get("requires_grad")))
+
+
+def _parts(like: Any, kind: str, keys: list[Any]) -> Iterator[Any]:
+    for key in keys:
+        try:
+            yield getattr(like, key) if kind == FIELDS else like[key]
+        except (AttributeError, TypeError, LookupError):
+            yield None
+
+
+def _rebuild_dict(keys: list[Any], items: list[Any], like: Any) -> Any:
+    values = dict(zip(keys, items, strict=True))
+    if type(like) is dict or not isinstance(like, MutableMapping) or set(like) != set(keys):
+        return values
+    same = copy.copy(like)
+    for key, value in values.items():
+        same[key] = value
+    return same
+
+
+def _rebuild_fields(name: str, keys: list[str], items: list[Any], like: Any) -> Any:
+    known = like is not None and type(like).__qualname__ == name.rpartition(".")[2]
+    if known and isinstance(like, tuple):
+        return type(like)(*items)
+    if known:
+        same = copy.copy(like)
+        for key, item in zip(keys, items, strict=True):
+            object.__setattr__(same, key, item)
+        return same
+    return SimpleNamespace(**dict(zip(keys, items, strict=True)))
+
+
+def restore(capture: Capture, registry: Registry, scalers: Iterable[Any] = ()) -> list[str]:
+    """Parameters, buffers, optimizers, scalers and random states as captured; gives what could not be restored."""
+    problems = [*_restore_models(capture, registry), *_restore_optimizers(capture, registry)]
+    problems += _restore_scalers(capture, list(scalers))
+    restore_random(capture)
+    return problems
+
+
+def named_buffers(registry: Registry) -> Iterator[tuple[str, Tensor]]:
+    for label, model in registry.live_models():
+        for name, buffer in model.named_buffers():
+            yield f"{label}.{name}", buffer
+
+
+def _restore_models(capture: Capture, registry: Registry) -> Iterator[str]:
+    with torch.no_grad():
+        for key, here in (("parameters", dict(registry.parameters())), ("buffers", dict(named_buffers(registry)))):
+            captured = capture.document[key]
+            for name in here.keys() - captured.keys() if captured else ():
+                yield f"{name} is not in the capture"
+            for name, stored in captured.items():
+                entry, target = capture.tensors[stored], here.get(name)
+                if target is None:
+                    yield f"{name} is not in this process"
+                elif tuple(target.shape) != entry.shape or target.dtype != DTYPES[entry.dtype]:
+                    yield f"{name} has another shape or type here"
+                else:
+                    plain = target.data if isinstance(target, nn.Parameter) else target
+                    plain.copy_(read_tensor(capture, stored))
+
+
+def _restore_optimizers(capture: Capture, registry: Registry) -> Iterator[str]:
+    here = dict(registry.live_optimizers())
+    for record in capture.document["optimizers"]:
+        optimizer = here.get(str(record.get("key")))
+        if optimizer is None or type(optimizer).__name__ != record["type"]:
+            yield f"optimizer {record.get('key')} ({record['type']}) is not in this process"
+        elif not _fits(optimizer, record):
+            yield f"optimizer {record.get('key')} holds other parameters here"
+        else:
+            _restore_optimizer(capture, optimizer, record)
+
+
+def _fits(optimizer: Optimizer, record: dict[str, Any]) -> bool:
+    groups = record.get("groups", {}).get("items", [])
+    return len(groups) == len(optimizer.param_groups) and all(
+        int(index) < sum(len(g["params"]) for g in optimizer.param_groups) for index in record.get("state", {})
+    )
+
+
+def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str, Any]) -> None:
+    for group, node in zip(optimizer.param_groups, record["groups"]["items"], strict=True):
+        for key, item in zip(node.get("keys", ()), node.get("items", ()), strict=True):
+            if key != "params" and item["kind"] != LEFT_OUT:
+                group[key] = rebuild(capture, item, device=True)
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if record.get("state_left_out"):
+        return
+    optimizer.state.clear()
+    for index, node in record.get("state", {}).items():
+        optimizer.state[parameters[int(index)]] = rebuild(capture, node, device=True)
+
+
+def _restore_scalers(capture: Capture, scalers: list[Any]) -> Iterator[str]:
+    captured = capture.document["scalers"]
+    if len(captured) != len(scalers):
+        yield f"the capture holds {len(captured)} gradient scalers, and this process {len(scalers)}"
+        return
+    for scaler, record in zip(scalers, captured, strict=True):
+        values = rebuild(capture, record["values"], device=True)
+        for name in SCALER_FIELDS:
+            if name in values:
+                setattr(scaler, name, values[name])
+
+
+def restore_random(capture: Capture) -> None:
+    """The generators of torch, CUDA, python and numpy."""
+    states = capture.document["random"]
+    try:
+        if states.get("torch"):
+            torch.set_rng_state(read_tensor(capture, states["torch"]))
+        for index, name in (states.get("cuda") or {}).items():
+            if torch.cuda.is_available() and int(index) < torch.cuda.device_count():
+                torch.cuda.set_rng_state(read_tensor(capture, name), int(index))
+        python, legacy = states.get("python"), states.get("numpy")
+        if python:
+            random.setstate((python["version"], tuple(read_tensor(capture, python["words"]).tolist()), python["gauss"]))
+        if legacy:
+            words = read_tensor(capture, legacy["words"]).numpy().astype(np.uint32)
+            np.random.set_state(("MT19937", words, legacy["position"], legacy["has_gauss"], legacy["gauss"]))
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+        raise CaptureError(f"{capture.path}: a random state in it is damaged ({error}); copy it again") from error
