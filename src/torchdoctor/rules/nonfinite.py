@@ -10,6 +10,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, NonfiniteFact
 from torchdoctor.findings import Evidence, Severity
+from torchdoctor.rules import births
 from torchdoctor.run import Run
 from torchdoctor.signals import INPUT_NONFINITE, LOSS_TRAIN, LOSS_VALIDATION, TARGET_NONFINITE
 
@@ -140,7 +141,7 @@ def loss_broke_at(run: Run, phase: str = TRAIN) -> int | None:
 def contamination(run: Run, role: str) -> Contamination | None:
     """Non-finite values in the batches' inputs or targets, and what they did; training comes before validation."""
     facts = [(step, f) for step, f in run.facts_at(NonfiniteFact) if f.role == role and not _is_target(run, step, f)]
-    facts = facts or _looked(run, role)
+    facts = facts or _looked(run, role) or _from_birth(run, role)
     if not facts:
         return None
     step, fact = min(facts, key=lambda item: (item[1].phase == VALIDATION, item[0]))
@@ -184,6 +185,16 @@ def _looked(run: Run, role: str) -> list[tuple[int, NonfiniteFact]]:
     return found
 
 
+def _from_birth(run: Run, role: str) -> list[tuple[int, NonfiniteFact]]:
+    """What the step that was run again began with, where nothing else saw the batch."""
+    born = births.first_birth(run)
+    if born is None or born[1].source not in ((role, "data") if role == "input" else (role,)):
+        return []
+    step, fact = born
+    nan = fact.count if fact.result == "nan" else 0
+    return [(step, NonfiniteFact(role, role, TRAIN, fact.count, nan, fact.samples, [], fact.file, fact.line))]
+
+
 def _outcome(run: Run, step: int, loss_step: int | None) -> Outcome:
     if loss_step is not None:
         return Outcome.BROKE if loss_step >= step else Outcome.FOLLOWED
@@ -191,11 +202,12 @@ def _outcome(run: Run, step: int, loss_step: int | None) -> Outcome:
 
 
 def chain(run: Run) -> list[Evidence]:
-    """One line for the order in which things became non-finite."""
+    """Where the first was born, if that is known, and the order in which things became non-finite."""
     seen: dict[str, tuple[int, NonfiniteFact]] = {}
     for step, fact in sorted(run.facts_at(NonfiniteFact), key=lambda item: item[0]):
         seen.setdefault(fact.role, (step, fact))
+    born = births.evidence(run)
     if len(seen) < 2:
-        return []
+        return born
     text = ", then ".join(f"{role} at step {step}" for role, (step, _) in seen.items())
-    return [Evidence(f"non-finite first in: {text}")]
+    return [*born, Evidence(f"non-finite first in: {text}")]

@@ -34,31 +34,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchdoctor.facts import OperationFact
+from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Fix
-from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
+from torchdoctor.rules import births
+from torchdoctor.rules.numerics.operations import CONSEQUENCES, Birth, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import LOSS_TRAIN
 
-RULE = Rule(code="N002", name="division-by-zero", family="numerics", needs=(OperationFact,), explains=CONSEQUENCES)
-SPREADS = ("Std", "Var", "StdMean", "VarMean")
+RULE = Rule(code="N002", name="division-by-zero", family="numerics", needs=(LOSS_TRAIN,), explains=CONSEQUENCES)
+SPREADS = ("std", "var", "stdmean", "varmean")
 
 
 def detect(run: Run) -> Iterator[Finding]:
     birth = find_birth(run, "division")
     if birth is None:
         return
-    operator = birth.fact.operator
-    if operator == "Mean":
-        what, edge, code = (
-            "the mean of nothing",
-            "are over an empty selection",
-            "loss[mask].sum() / mask.sum().clamp_min(1)",
-        )
-    elif operator in SPREADS:
-        what, edge, code = "the spread of too few values", "are over too few values", "x.std(dim=0, correction=0)"
-    else:
-        what, edge, code = "a division by zero", "are divided by zero", "x / divisor.clamp_min(1e-8)"
+    what, edge, code = _words(birth)
     yield from tell(
         run,
         RULE,
@@ -68,3 +60,17 @@ def detect(run: Run) -> Iterator[Finding]:
         fix=Fix("Keep the divisor above zero, or leave out what has none.", code),
         unit="smallest divisor",
     )
+
+
+def _words(birth: Birth) -> tuple[str, str, str]:
+    """What happens, at which edge, and how to write it instead."""
+    if isinstance(birth.fact, BirthFact) and births.is_masked_row(birth.fact):
+        code = "mask = mask | ~mask.any(dim=-1, keepdim=True)  # True where attention is allowed"
+        return "a softmax over nothing", "come from rows in which everything is masked", code
+    if birth.operator == "mean":
+        return "the mean of nothing", "are over an empty selection", "loss[mask].sum() / mask.sum().clamp_min(1)"
+    if birth.operator.replace("_", "") in SPREADS:
+        return "the spread of too few values", "are over too few values", "x.std(dim=0, correction=0)"
+    if birth.operator == "atan2":
+        return "atan2 at the origin", "have both coordinates zero", "torch.atan2(y, x + 1e-8)"
+    return "a division by zero", "are divided by zero", "x / divisor.clamp_min(1e-8)"

@@ -32,20 +32,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchdoctor.facts import OperationFact
 from torchdoctor.findings import Finding, Fix
 from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import LOSS_TRAIN
 
-RULE = Rule(
-    code="N005", name="half-precision-overflow", family="numerics", needs=(OperationFact,), explains=CONSEQUENCES
-)
+RULE = Rule(code="N005", name="half-precision-overflow", family="numerics", needs=(LOSS_TRAIN,), explains=CONSEQUENCES)
 
 
 def detect(run: Run) -> Iterator[Finding]:
     birth = find_birth(run, "half")
-    if birth is None or birth.backward:
+    if birth is None or (birth.backward and not birth.checked):
         return
     yield from tell(
         run,

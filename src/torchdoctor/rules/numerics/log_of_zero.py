@@ -34,20 +34,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchdoctor.facts import OperationFact
 from torchdoctor.findings import Finding, Fix
 from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import LOSS_TRAIN
 
-RULE = Rule(code="N001", name="log-of-zero", family="numerics", needs=(OperationFact,), explains=CONSEQUENCES)
+RULE = Rule(code="N001", name="log-of-zero", family="numerics", needs=(LOSS_TRAIN,), explains=CONSEQUENCES)
 
 
 def detect(run: Run) -> Iterator[Finding]:
     birth = find_birth(run, "log")
     if birth is None:
         return
-    below = birth.fact.low is not None and birth.fact.low < 0
+    below = birth.value is not None and birth.value < 0
     yield from tell(
         run,
         RULE,

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import NonfiniteFact, OperationFact
+from torchdoctor.facts import BirthFact, NonfiniteFact, OperationFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules import births
 from torchdoctor.rules.nonfinite import chain, listed, loss_broke_at
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
@@ -39,24 +40,38 @@ class Birth:
     """The operation, when, and on which way."""
 
     step: int
-    fact: OperationFact
+    operator: str
+    """as the user wrote it"""
     backward: bool
+    checked: bool
+    """seen as it happened, in the step that was run again"""
+    fact: OperationFact | BirthFact
+    value: float | None
+    """what went in, where it broke"""
 
     @property
     def at(self) -> str:
-        layer = f", fed by {self.fact.module}" if self.fact.module else ""
+        given = "in" if self.checked else "fed by"
+        layer = f", {given} {self.fact.module}" if self.fact.module else ""
         line = f" at line {self.fact.line}" if self.fact.line else ""
-        return f"{self.fact.operator.lower()}{line}{layer}"
+        return f"{self.operator}{line}{layer}"
 
 
 def find_birth(run: Run, trouble: str) -> Birth | None:
     """The birth of the first NaN or Inf, if it lies in an operation of that kind."""
+    seen = births.first_birth(run)
+    if seen is not None:
+        step, found = seen
+        if births.trouble_of(found) != trouble:
+            return None
+        value = next((v for v in reversed(found.at) if v is not None), None)
+        return Birth(step, births.forward_name(found), found.backward, True, found, value)
     broke = loss_broke_at(run)
     facts = run.facts_at(OperationFact)
     born = [(step, f) for step, f in facts if f.born]
     if born:
         step, fact = min(born, key=lambda item: item[0])
-        return Birth(step, fact, backward=False) if fact.trouble == trouble else None
+        return _from_graph(step, fact, backward=False) if fact.trouble == trouble else None
     bad = _first_inside(run)
     if bad is None or _batch_was_bad(run):
         return None
@@ -65,7 +80,11 @@ def find_birth(run: Run, trouble: str) -> Birth | None:
         return None
     _, fact = over[-1]
     step = max(bad - NEAR_BREAK, 0) if broke is not None and bad >= broke else bad
-    return Birth(step, fact, backward=True)
+    return _from_graph(step, fact, backward=True)
+
+
+def _from_graph(step: int, fact: OperationFact, backward: bool) -> Birth:
+    return Birth(step, fact.operator.lower(), backward, False, fact, fact.low)
 
 
 def _first_inside(run: Run) -> int | None:
@@ -98,24 +117,25 @@ def tell(
     evidence = [
         Evidence(f"step {birth.step}: {fact.count} of {fact.total} values {edge}", "operation", float(fact.count), 0.0),
     ]
-    if fact.low is not None:
-        evidence.append(Evidence(f"{unit}: {fact.low:.3g} ({fact.dtype})", "operation", fact.low))
-    if fact.samples:
+    if birth.value is not None and not birth.checked:
+        evidence.append(Evidence(f"{unit}: {birth.value:.3g} ({fact.dtype})", "operation", birth.value))
+    if fact.samples and not birth.checked:
         evidence.append(Evidence(f"in samples {listed(tuple(fact.samples))} of that batch"))
     if birth.backward:
         evidence.append(Evidence("the loss itself was finite: the NaN was born in the backward pass"))
     if diverged:
         evidence.append(Evidence("the loss had grown far above its start before: look for what made it diverge, too"))
     evidence += chain(run)
+    proved = birth.checked or not birth.backward
     yield rule.finding(
         severity=Severity.WARNING if diverged else Severity.ERROR,
-        confidence=0.6 if diverged else LIKELY if birth.backward else SURE,
+        confidence=0.6 if diverged else SURE if proved else LIKELY,
         title=f"{what} at step {birth.step} ({birth.at})",
-        summary=f"{fact.operator.lower()} is taken {edge.removeprefix('are ')}, and {way}. "
+        summary=f"In {birth.operator}, {fact.count} of {fact.total} values {edge}, and {way}. "
         "Every gradient and weight that it reaches follows.",
         fix=fix,
         evidence=evidence,
-        proof=Proof.STATISTICS if diverged or birth.backward else Proof.STRUCTURE,
+        proof=Proof.STRUCTURE if proved and not diverged else Proof.STATISTICS,
         where=known(Place(module=fact.module, file=fact.file, line=fact.line)),
         first_step=birth.step,
         symptoms=("nan-at-first-step",) if birth.step <= 1 else ("nan-later",),

@@ -33,25 +33,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchdoctor.facts import OperationFact
 from torchdoctor.findings import Finding, Fix
-from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
+from torchdoctor.rules.numerics.operations import CONSEQUENCES, Birth, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import LOSS_TRAIN
 
-RULE = Rule(code="N003", name="sqrt-at-zero", family="numerics", needs=(OperationFact,), explains=CONSEQUENCES)
+RULE = Rule(code="N003", name="sqrt-at-zero", family="numerics", needs=(LOSS_TRAIN,), explains=CONSEQUENCES)
 
 
 def detect(run: Run) -> Iterator[Finding]:
     birth = find_birth(run, "sqrt")
     if birth is None:
         return
+    what, edge, code = _words(birth)
     yield from tell(
         run,
         RULE,
         birth,
-        what="a square root at zero" if birth.backward else "the square root of a negative number",
-        edge="are exactly zero" if birth.backward else "are below zero",
-        fix=Fix("Keep what goes into the root above zero.", "torch.sqrt(x + 1e-8)"),
+        what=what,
+        edge=edge,
+        fix=Fix("Keep what goes in away from the edge, before the operation and not after it.", code),
         unit="smallest root",
     )
+
+
+def _words(birth: Birth) -> tuple[str, str, str]:
+    """What happens, at which edge, and how to write it instead."""
+    if birth.operator in ("acos", "asin"):
+        edge = "are at the border, where the gradient is infinite," if birth.backward else "are beyond -1 to 1"
+        return (
+            f"{birth.operator} at the border of its range",
+            edge,
+            f"torch.{birth.operator}(x.clamp(-1 + 1e-6, 1 - 1e-6))",
+        )
+    if birth.operator == "pow":
+        what = "a fractional power at zero" if birth.backward else "a fractional power of a negative number"
+        return what, "are exactly zero" if birth.backward else "are below zero", "x.clamp_min(1e-8).pow(p)"
+    if birth.backward:
+        return "a square root at zero", "are exactly zero", "torch.sqrt(x + 1e-8)"
+    return "the square root of a negative number", "are below zero", "torch.sqrt(x.clamp_min(0) + 1e-8)"

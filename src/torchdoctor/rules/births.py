@@ -1,0 +1,137 @@
+"""What the step that was run again says of the first NaN or Inf: the operation, its kind of trouble, and its words."""
+
+from __future__ import annotations
+
+import math
+from pathlib import PurePath
+
+from torchdoctor.facts import BirthFact
+from torchdoctor.findings import Evidence
+from torchdoctor.run import Run
+
+LOG, DIVISION, SQRT, EXP, HALF, OVERFLOW = "log", "division", "sqrt", "exp", "half", "overflow"
+
+_KINDS = {
+    LOG: ("log", "log2", "log10", "log1p", "logit", "atanh", "xlogy", "xlog1py", "special_xlog1py", "lgamma"),
+    DIVISION: (
+        *("div", "true_divide", "reciprocal", "rsqrt", "remainder", "fmod", "atan2", "mean", "nanmean", "addcdiv"),
+        *("std", "var", "std_mean", "var_mean", "softmax", "log_softmax", "native_layer_norm", "native_batch_norm"),
+        *("native_group_norm", "safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
+        *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
+    ),
+    SQRT: ("sqrt", "acos", "asin", "acosh", "norm", "linalg_vector_norm", "cdist", "cdist_forward", "dist"),
+    EXP: ("exp", "exp2", "expm1", "sinh", "cosh", "logcumsumexp"),
+}
+KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
+SPREADS = ("std", "var", "std_mean", "var_mean")
+SOFTMAXES = (
+    *("softmax", "log_softmax", "safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
+    *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
+)
+CHAIN_SHOWN = 6
+
+
+def first_birth(run: Run) -> tuple[int, BirthFact] | None:
+    return min(run.facts_at(BirthFact), key=lambda item: item[0], default=None)
+
+
+def plain(operator: str) -> str:
+    """The dispatcher's name without what marks its variants."""
+    return operator.strip("_").removesuffix("_backward")
+
+
+def forward_name(fact: BirthFact) -> str:
+    """The operation as the user wrote it: in the backward pass the one whose gradient was computed."""
+    if fact.node is None or "Backward" not in fact.node:
+        return plain(fact.operator)
+    name = fact.node.partition("Backward")[0]
+    snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)
+    return plain(snake)
+
+
+def trouble_of(fact: BirthFact) -> str | None:
+    """Which kind of operation it was; None where what was bad came in from outside."""
+    if not fact.operator:
+        return None
+    name = forward_name(fact) if fact.backward else plain(fact.operator)
+    kind = KIND_OF.get(name) or KIND_OF.get(plain(fact.operator))
+    if name == "pow":
+        kind = _power(fact)
+    elif name in ("sqrt", "rsqrt") and not fact.backward:
+        kind = SQRT if fact.result == "nan" else DIVISION
+    elif fact.backward and name == "div" and kind == DIVISION and _divisor(fact) not in (None, 0.0):
+        kind = OVERFLOW
+    if fact.dtype == "float16" and (kind in (None, OVERFLOW) or _fits_single(fact, kind)):
+        return HALF
+    return kind or OVERFLOW
+
+
+def _power(fact: BirthFact) -> str:
+    base = fact.at[0] if fact.at else None
+    if fact.result == "nan":
+        return SQRT
+    if base != 0.0:
+        return OVERFLOW
+    return SQRT if fact.backward else DIVISION
+
+
+def _divisor(fact: BirthFact) -> float | None:
+    if len(fact.at) > 1:
+        return fact.at[1]
+    return fact.scalars[0] if fact.scalars else None
+
+
+def _fits_single(fact: BirthFact, kind: str) -> bool:
+    """An exponential that float32 would hold."""
+    value = fact.at[0] if fact.at else None
+    return kind == EXP and value is not None and value < math.log(3.4e38)
+
+
+def is_masked_row(fact: BirthFact) -> bool:
+    """A softmax over nothing but -inf."""
+    return plain(fact.operator) in SOFTMAXES and fact.result == "nan"
+
+
+def line(fact: BirthFact) -> str:
+    return f"{PurePath(fact.file).name}:{fact.line}" if fact.file and fact.line else ""
+
+
+def evidence(run: Run) -> list[Evidence]:
+    """The birth, and the way from it to where it was noticed, in a line each."""
+    found = first_birth(run)
+    if found is None:
+        return []
+    step, fact = found
+    said = [Evidence(f"step {step} was run again with every operation checked: {words(fact)}", "birth", step)]
+    if fact.samples:
+        said.append(Evidence(f"in samples {', '.join(map(str, fact.samples[:8]))} of that batch"))
+    if len(fact.chain) > 1:
+        said.append(Evidence(f"on its way to {_noticed(fact)}: {way(fact)}"))
+    return said
+
+
+def words(fact: BirthFact) -> str:
+    where = " ".join(
+        p for p in (f"at {line(fact)}" if line(fact) else "", f"in {fact.module}" if fact.module else "") if p
+    )
+    if fact.source is not None:
+        return f"{fact.source} held {_result(fact)} when it began" + (f", first used {where}" if where else "")
+    name = plain(fact.operator)
+    if fact.backward:
+        name = f"{name} in the backward of {forward_name(fact)}"
+    values = [f"{v:.3g}" for v in (*fact.at, *(fact.scalars if len(fact.at) < 2 else ())) if v is not None]
+    given = f" of {' and '.join(values[:2])}" if values else ""
+    return f"{name}{given} gave {_result(fact)}{f' {where}' if where else ''}"
+
+
+def way(fact: BirthFact) -> str:
+    steps = fact.chain if len(fact.chain) <= CHAIN_SHOWN else [*fact.chain[:4], "...", fact.chain[-1]]
+    return " -> ".join(steps)
+
+
+def _result(fact: BirthFact) -> str:
+    return "NaN" if fact.result == "nan" else "Inf"
+
+
+def _noticed(fact: BirthFact) -> str:
+    return "the loss" if fact.noticed == "loss" else f"the gradient of {fact.noticed}"
