@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis clean
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births clean
 
 setup: .setup-base
 setup-test: .setup-test
@@ -39,6 +39,9 @@ bench-overhead: .setup-bench
 
 bench-diagnosis: .setup-test
 	$(BIN)/python benchmarks/diagnosis.py --write $(BENCH)
+
+bench-births: .setup-test
+	$(BIN)/python benchmarks/births.py --write $(BENCH)
 
 clean:
 	rm -rf $(VENV) .setup-* build dist

@@ -132,6 +132,12 @@ def wandb_watch(frequency: int) -> Callable[[Training, Path], AbstractContextMan
     return attach
 
 
+@contextmanager
+def anomaly_mode(training: Training, folder: Path) -> Iterator[Watching]:
+    with torch.autograd.set_detect_anomaly(True):
+        yield Watching(nothing, nothing, lambda: torch.autograd.set_detect_anomaly(False))
+
+
 WANDB_BINS = 64
 
 
@@ -194,6 +200,7 @@ ARMS = {
         Arm("bare", "nothing", bare),
         Arm("torchdoctor", "`torchdoctor.watch`, all default signals", torchdoctor, "torchdoctor", True),
         Arm("norms", "`p.grad.norm().item()` for each parameter, every step", item_norms),
+        Arm("anomaly", "`torch.autograd.set_detect_anomaly(True)`", anomaly_mode),
         Arm("wandb", "`wandb.watch(log='gradients', log_freq=1)`, offline", wandb_watch(1), "wandb"),
         Arm("wandb-1000", "`wandb.watch(log='gradients')`, every 1000 steps, offline", wandb_watch(1000), "wandb"),
         Arm("wandb-way", "wandb.watch's way of computing, every step, written nowhere (package not used)", wandb_way),

@@ -23,7 +23,6 @@ import argparse
 import hashlib
 import platform
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -32,20 +31,17 @@ from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 import fixes
 import scores
 import warm
+from results import bullets, commit, marks, progress, write
 from torchdoctor import zoo
 from trials import GRADES, UNGRADED, Cache, Outcome, Trial, can_run, list_trials, perform, source_digest
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "RESULTS.md"
 UNTOUCHED = HERE / "untouched"
 CACHE = HERE / ".cache" / "diagnosis.jsonl"
-MARKS = "<!-- diagnosis -->", "<!-- /diagnosis -->"
+MARKS = marks("diagnosis")
 PARTS = {"zoo": None, "untouched": UNTOUCHED}
 DIAGNOSIS_HEAD = [
     *("diagnosis", "cases", "named first", "named at all", "mild: first", "mild: at all"),
@@ -93,8 +89,8 @@ def run_all(
     source = source_digest()
     keys = [f"{t.key(source)}{'' if s is None else f'+{hash_text(s)}'}" for t, s in zip(trials, scripts, strict=True)]
     waiting = [i for i, key in enumerate(keys) if key not in cache.known]
-    with _progress() as progress, ProcessPoolExecutor(options.jobs, initializer=warm.preload) as pool:
-        bar = progress.add_task(what, total=len(trials), completed=len(trials) - len(waiting), now="")
+    with progress() as shown, ProcessPoolExecutor(options.jobs, initializer=warm.preload) as pool:
+        bar = shown.add_task(what, total=len(trials), completed=len(trials) - len(waiting), now="")
         futures: dict[Future[Outcome], int] = {
             pool.submit(perform, trials[i], options.timeout, scripts[i], options.records, options.again): i
             for i in waiting
@@ -103,7 +99,7 @@ def run_all(
             for future in as_completed(futures):
                 i = futures[future]
                 cache.keep(keys[i], future.result())
-                progress.update(bar, advance=1, now=trials[i].label)
+                shown.update(bar, advance=1, now=trials[i].label)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -112,18 +108,6 @@ def run_all(
 
 def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[now]}", style="dim"),
-        console=Console(stderr=True),
-    )
 
 
 def repair(outcomes: list[Outcome], first_seed: int) -> tuple[list[Trial], list[str], int]:
@@ -167,10 +151,6 @@ def describe_fixes(asked: int, outcomes: list[Outcome]) -> list[str]:
 
 def as_healthy(outcome: Outcome) -> Outcome:
     return replace(outcome, trial=replace(outcome.trial, truth=None))
-
-
-def bullets(lines: list[str]) -> list[str]:
-    return [*(f"- {line}" for line in lines), ""] if lines else []
 
 
 def report(part: str, outcomes: list[Outcome]) -> Iterator[str]:
@@ -244,22 +224,6 @@ def section(outcomes: list[Outcome], repaired: list[str], options: argparse.Name
     return "\n".join([*lines, *report_peers(outcomes), end])
 
 
-def commit() -> str:
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
-
-
-def write(text: str) -> None:
-    """Put the section between its marks, or at the end where there are none."""
-    begin, end = MARKS
-    old = RESULTS.read_text() if RESULTS.exists() else "# Measured\n"
-    before, found, rest = old.partition(begin)
-    after = rest.partition(end)[2].strip() if found else ""
-    RESULTS.write_text(f"{before.rstrip()}\n\n{text}\n" + (f"\n{after}\n" if after else ""))
-
-
 def main() -> None:
     options = parse()
     trials = choose(options)
@@ -276,7 +240,7 @@ def main() -> None:
         raise SystemExit("interrupted; --resume goes on from here") from None
     text = section(outcomes, fixed, options, source)
     if options.write:
-        write(text)
+        write(text, MARKS)
     print(text)
 
 

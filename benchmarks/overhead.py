@@ -38,10 +38,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+import results
 from arms import ARMS, DEFAULT_ARMS, Watching, nothing
 from workloads import WORKLOADS, Training, Workload
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
 SETTLE_PARTS, WARM_PARTS = 40, 2
 """Blocks of at most LONGEST_BLOCK seconds in which an arm settles; few if it costs the same from the start on."""
 ROUNDS, QUICK_ROUNDS = 20, 5
@@ -299,17 +299,7 @@ def section(text: str, options: argparse.Namespace, missing: list[str]) -> str:
 
 
 def marks(device: str) -> tuple[str, str]:
-    name = "overhead" if device == "cpu" else f"overhead {device}"
-    return f"<!-- {name} -->", f"<!-- /{name} -->"
-
-
-def write(text: str, device: str) -> None:
-    """Put the section between its marks, or at the end where there are none."""
-    begin, end = marks(device)
-    old = RESULTS.read_text() if RESULTS.exists() else "# Measured\n"
-    before, found, rest = old.partition(begin)
-    after = rest.partition(end)[2].strip() if found else ""
-    RESULTS.write_text(f"{before.rstrip()}\n\n{text}\n" + (f"\n{after}\n" if after else ""))
+    return results.marks("overhead" if device == "cpu" else f"overhead {device}")
 
 
 def parse() -> argparse.Namespace:
@@ -358,7 +348,7 @@ def main() -> None:
         rows += found
     text = section(table(rows), options, missing)
     if options.write:
-        write(text, options.device)
+        results.write(text, marks(options.device))
     print(text)
 
 

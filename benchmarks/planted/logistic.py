@@ -30,5 +30,5 @@ def backward(loss, optimizer):
 x = torch.randn((AT + 20) * BATCH, 9)
 y = (x[:, 0] + 0.5 * torch.randn(len(x)) > 0).float()
 order = torch.randperm(len(x))
-x[order[(AT - 1) * BATCH + 20]] *= 2000.0
+x[order[(AT - 1) * BATCH + 20], 0] = 5000.0
 train(nn.Linear(9, 1), x, y, order)

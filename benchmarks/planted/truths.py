@@ -1,7 +1,7 @@
 """What is planted in every script of this folder: the operation, its direction, its line, the samples, the diagnosis.
 
-Kept apart from the scripts so that nothing in them gives the fault away. Operators are the dispatcher's names. A line is
-named by a piece of its text that stands once in the script. For a backward birth that is the line of the forward
+Kept apart from the scripts so that nothing in them gives the fault away. Operators are the dispatcher's names. A line
+is named by a piece of its text that stands once in the script. For a backward birth that is the line of the forward
 operation whose gradient it is, and in a backward of one's own the line inside it. benchmarks/verify_truths.py checks
 all of it against what the dispatcher sees.
 """
@@ -29,6 +29,8 @@ class Truth:
     """input or target; for a parameter that its update broke, how its name begins"""
     hidden: bool = False
     """something before it is not finite, and never reaches the loss"""
+    gradient_of: str = ""
+    """for a backward birth: the forward operation whose gradient it is, as autograd names it"""
 
     @property
     def path(self) -> Path:
@@ -46,9 +48,11 @@ def _forward(script: str, operator: str, line: str, code: str, *samples: int, so
     return Truth(script, frozenset(operator.split()), line, codes, samples=samples, source=source)
 
 
-def _backward(script: str, operator: str, line: str, code: str, *samples: int, hidden: bool = False) -> Truth:
-    codes = tuple(code.split())
-    return Truth(script, frozenset(operator.split()), line, codes, backward=True, samples=samples, hidden=hidden)
+def _backward(
+    script: str, operator: str, gradient_of: str, line: str, code: str, *samples: int, hidden: bool = False
+) -> Truth:
+    codes, operators = tuple(code.split()), frozenset(operator.split())
+    return Truth(script, operators, line, codes, True, samples, hidden=hidden, gradient_of=gradient_of)
 
 
 def _outside(script: str, source: str, code: str, *samples: int) -> Truth:
@@ -62,7 +66,7 @@ TRUTHS = (
     _forward("heteroscedastic", "log", "penalty = torch.log(variance)", "N001"),
     _forward("lightning_logprob", "log", "score = torch.log(right)", "N001"),
     _forward("logistic", "log", "torch.log(1 - p)", "N001", 20),
-    _backward("where_log", "div", "logs = torch.log(scaled)", "N001", 30, hidden=True),
+    _backward("where_log", "div", "log", "logs = torch.log(scaled)", "N001", 30, hidden=True),
     _forward("bag_of_words", "div", "frequencies = counts /", "N002", 4),
     _forward("last_batch", "std var", "spread = x.std(dim=0)", "N002"),
     _forward("contrast", "div", "scaled = centred / contrast", "N002", 5),
@@ -73,13 +77,13 @@ TRUTHS = (
     _forward("checkpointed", "rsqrt", "inverse = torch.rsqrt(", "N002", 4),
     _forward("ignored_tokens", "div", "return total / weights.sum()", "N002"),
     _forward("temperature", "div", "return likeness / temperature", "N002"),
-    _backward("custom_function", "div", "return grad / magnitude", "N002", 8),
-    _backward("hf_pooling", "div", "mean = total / count", "N002", 5, hidden=True),
-    _backward("heading", "reciprocal", "return torch.atan2(north, east)", "N002 N003", 12),
-    _backward("siamese", "div", "distance = torch.sqrt(squared)", "N003", 9),
-    _backward("spread_autoencoder", "div", "deviation = variance.sqrt()", "N003"),
-    _backward("lightning_power", "pow", "compressed = energy**0.3", "N003", 3),
-    _backward("tilt", "rsqrt", "return torch.acos(cosine)", "N003", 14),
+    _backward("custom_function", "div", "signedlog", "return grad / magnitude", "N002", 8),
+    _backward("hf_pooling", "div", "div", "mean = total / count", "N002", 5, hidden=True),
+    _backward("heading", "reciprocal", "atan2", "return torch.atan2(north, east)", "N002 N003", 12),
+    _backward("siamese", "div", "sqrt", "distance = torch.sqrt(squared)", "N003", 9),
+    _backward("spread_autoencoder", "div", "sqrt", "deviation = variance.sqrt()", "N003"),
+    _backward("lightning_power", "pow", "pow", "compressed = energy**0.3", "N003", 3),
+    _backward("tilt", "rsqrt", "acos", "return torch.acos(cosine)", "N003", 14),
     _forward("poisson", "exp", "rate = torch.exp(eta)", "N004", 13),
     _forward("attention_exp", "exp", "weights = torch.exp(scores)", "N004", 3),
     _forward("softplus_closure", "exp", "grown = x.exp()", "N004"),
@@ -89,7 +93,7 @@ TRUTHS = (
     _forward("adam_half", "addcdiv_ addcdiv", "optimizer.step()", "N006 N008", source="backbone"),
     _forward("recurrence", "mm", "carried = torch.mm(state, self.transition)", "A002"),
     _forward("growth", "cumprod", "value = torch.cumprod(factors, dim=1)", "A002"),
-    _backward("rollout", "mul add", "size = rate * size * (1 - size)", "A002"),
+    _backward("rollout", "mul add", "mul", "size = rate * size * (1 - size)", "A002"),
     _forward("gamma_pow", "pow", "return torch.pow(x, self.exponent)", "", 2),
     _outside("missing_values", "input", "D001", 17),
     _outside("missing_labels", "target", "D002", 6),
