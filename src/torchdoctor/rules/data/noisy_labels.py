@@ -19,11 +19,12 @@ of 1e-3. One more sign is needed. With four classes or more: the given label of 
 half at least 60 % as often as random labels would, where in a hard task the true class scores second. Or: validation,
 whose labels are right, is right at least ten points more often than training in the same stretch (four standard
 errors), without dropout and with training samples that come again unchanged, so that neither explains it (with four
-classes or more, 30 % in the lower half must bear it out). Or, where labels are wrong in validation alike: its samples
-are new to the model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with labels
-that scored anywhere (where with four classes or more it scored second, training has to bear it out as below). With two
-or three classes and none of these, the most confident third of training must err 70 % as often as all, and 40 % less
-two standard errors. The error rate of the most confident third estimates the share of wrong labels.
+classes or more, 30 % in the lower half must bear it out; with fewer, where validation may be the easier part of the
+data, the most confident third must err 70 % as often as all). Or, where labels are wrong in validation alike: its
+samples are new to the model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with
+labels that scored anywhere (where with four classes or more it scored second, training has to bear it out as below).
+With two or three classes and none of these, the most confident third of training must err 70 % as often as all, and 40
+% less two standard errors. The error rate of the most confident third estimates the share of wrong labels.
 
 ## How to fix it
 Train a few epochs, or in folds, and look at the training samples of the largest loss: repair or drop them. If that
@@ -167,7 +168,7 @@ def detect(run: Run) -> Iterator[Finding]:
     if alike is not None and alike.scores_second and not alone:
         alike = None
     many = found.anywhere >= (UNLIKELY if gap is None else NOT_SECOND) and (learned or gap is not None)
-    few = gap is not None or alone
+    few = (gap is not None and found.evenness >= EVEN_ALONE) or alone
     if (many if found.classes > FEW_CLASSES else few) or alike is not None:
         yield _finding(found, gap, alike)
 
