@@ -42,7 +42,7 @@ from torchdoctor.facts import (
     ModelFact,
 )
 from torchdoctor.findings import Verdict
-from torchdoctor.probes import memory, regularizers
+from torchdoctor.probes import forking, memory, regularizers
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import saved_inputs, saved_targets
 from torchdoctor.probes.spikes import LossWatch
@@ -316,6 +316,7 @@ class Session(Probes):
 
     def finish(self, status: str = "finished", exception: dict[str, Any] | None = None) -> Verdict | None:
         """Close the record and ask the rules about the whole run. None if nothing was trained."""
+        forking.end_child()
         if self.finished or os.getpid() != self.pid:
             return None
         self.finished = True

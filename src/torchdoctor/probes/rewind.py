@@ -86,7 +86,7 @@ def body_start(file: str, line: int) -> int | None:
                 continue
             if isinstance(child, ast.For | ast.While) and child.body[0].lineno <= line <= _end(child.body[-1]):
                 found = child.body[0].lineno
-            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 found = None
             waiting.append(child)
     return found
