@@ -20,6 +20,7 @@ import torchdoctor
 from attach.loggers import Run, SummaryWriter
 from attach.loops import Result, fingerprint
 from torchdoctor.attach import guard
+from torchdoctor.attach import session as sessions
 from torchdoctor.attach.governor import Governor
 from torchdoctor.attach.guard import SITES, contained, guarded
 from torchdoctor.attach.options import Options
@@ -79,6 +80,8 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
         if i == 11:
             (1000 * F.cross_entropy(model(a), b)).backward()
             model.zero_grad()
+        if i == 8 and sessions.current() is not None:
+            torchdoctor.watch(quiet=True).capture()
         if i == 12:
             bad = F.cross_entropy(model(a * float("nan")), b)
             bad.backward()
