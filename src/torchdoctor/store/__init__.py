@@ -12,5 +12,7 @@ streams       reading Arrow streams that may be torn or hostile
 sessions      the files of one rank, ordered and checked
 reader        open_run
 listing       the runs in a folder
+captures      the state of a failing step: names, writing, retention
+captured      opening such a capture, whoever made it
 environment   what it takes to reproduce a run
 """
