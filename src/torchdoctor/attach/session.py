@@ -229,6 +229,14 @@ class Session(Probes):
         if self.turning.waiting or LOOK in self.context.looks:
             self.look_at_turning(key, optimizer)
 
+    def hunt_gradients(self, optimizer: Optimizer) -> None:
+        """The last thing before an update: if a gradient is not finite, find out where that began."""
+        if self.structural:
+            self.hunt.choose(self.graph.orders)
+        if self.context.bad_gradients_at == self.context.step or self.hunt.is_broken():
+            self.hunt.gradient_broke()
+            self.hunt.begin(optimizer)
+
     def look_at_turning(self, key: str, optimizer: Optimizer) -> None:
         start = perf_counter()
         self.turning.compare(key, self.several)
@@ -272,7 +280,6 @@ class Session(Probes):
             self.precision.stepped()
             self.wiring.write(self.loop.updates, self.registry.loaded)
             self.tensors.describe(self.graph.orders)
-            self.hunt.choose(self.graph.orders)
             self.describe_loop(self.context.step)
         else:
             self.wiring.forget_marks()

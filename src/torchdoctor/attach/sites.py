@@ -220,9 +220,7 @@ class Sites:
             session.look_at_gradients(key, optimizer)
             if session.device.measuring:
                 session.device.begin(UPDATE)
-            if session.hunt.is_broken():
-                session.hunt.gradient_broke()
-                session.hunt.begin(optimizer)
+            session.hunt_gradients(optimizer)
 
     @guarded("step ends")
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:

@@ -128,10 +128,15 @@ class Hunt:
         if "reason" in report:
             self._context.unsupported["birth"] = report["reason"]
             return
+        if report["source"] in self._weights() and "birth" in self._context.unsupported:
+            return  # the step that spoilt it was seen, and could not be run again
         self._left = 0
         self._context.unsupported.pop("birth", None)
         self._context.record.fact(BirthFact(**report), self._step)
         self._context.on_nonfinite()
+
+    def _weights(self) -> set[str]:
+        return {name for name, _ in self._context.names.parameters()}
 
     @contained("hunt: close")
     def close(self) -> None:

@@ -63,6 +63,7 @@ class Rerun:
         self._outside: FrameType | None = None
         """the frame that called backward"""
         self._backward = torch.autograd.backward
+        self._handles: list[Any] = []
 
     def begin(self, optimizer: Optimizer | None = None) -> None:
         """Everything is set; the caller returns into the user's loop. `optimizer`: its update begins now."""
@@ -77,8 +78,7 @@ class Rerun:
         hooks.register_module_forward_pre_hook(self._enter_module)
         hooks.register_module_forward_hook(self._leave_module, always_call=True)
         torch.set_anomaly_enabled(True, check_nan=False)
-        if optimizer is not None:
-            self._clear(optimizer)
+        self._hold_back(optimizer)
         rewind.to_loop_start(self._restore)
         self._inspector.__enter__()
 
@@ -100,6 +100,15 @@ class Rerun:
         self._restore()
         return batches[-1 - (self._served - 1) % len(batches)]
 
+    def _hold_back(self, optimizer: Optimizer | None) -> None:
+        """What the broken step still does moves no weight: a backward that begins now leaves no gradients behind."""
+        if optimizer is not None:
+            self._clear(optimizer)
+            return
+        for _, parameter in self._names.parameters():
+            if parameter.requires_grad and parameter.is_leaf:
+                self._handles.append(parameter.register_post_accumulate_grad_hook(_forget_gradient))
+
     def _clear(self, optimizer: Optimizer) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -113,6 +122,8 @@ class Rerun:
         loss = first_tensor(root)
         if loss is not None and not self._is_good(loss):
             self._found(self._inspector.birth_of(loss), "loss")
+        for handle in self._handles:
+            handle.remove()
         parameters = list(self._names.parameters())
         for _, parameter in parameters:
             parameter.grad = None
@@ -126,6 +137,8 @@ class Rerun:
         self._attempts += 1
         if self._attempts >= ATTEMPTS + len(self._start.batches):
             self._give_up("the step was run again and did not break")
+        for _, parameter in parameters:
+            parameter.grad = None
         self._restore()
 
     def _is_good(self, tensor: Tensor) -> bool:
@@ -209,6 +222,10 @@ def describe(birth: Birth, noticed: str) -> dict[str, Any]:
         "chain": [str(s) for s in birth.chain],
         "node": step.where.node,
     }
+
+
+def _forget_gradient(parameter: Tensor) -> None:
+    parameter.grad = None
 
 
 def _plain(value: float) -> float | None:

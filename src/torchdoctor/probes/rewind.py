@@ -50,14 +50,13 @@ def to_loop_start(then: Callable[[], None]) -> bool:
 
 def find_loop(frame: FrameType | None) -> tuple[FrameType, int] | None:
     """The frame of the innermost loop of the user's around what runs now, and the first line of the loop's body."""
-    while frame is not None and not places.is_user_file(frame.f_code.co_filename):
-        if not _is_passed_through(frame):
+    while frame is not None:
+        if places.is_user_file(frame.f_code.co_filename):
+            line = body_start(frame.f_code.co_filename, frame.f_lineno)
+            if line is not None and frame.f_code.co_firstlineno <= line:
+                return frame, line
+        elif not _is_passed_through(frame):
             return None
-        frame = frame.f_back
-    while frame is not None and places.is_user_file(frame.f_code.co_filename):
-        line = body_start(frame.f_code.co_filename, frame.f_lineno)
-        if line is not None and frame.f_code.co_firstlineno <= line:
-            return frame, line
         frame = frame.f_back
     return None
 
