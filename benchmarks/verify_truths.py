@@ -33,10 +33,10 @@ from truths import TRUTHS, Truth
 GIVING = frozenset(
     [
         *("masked_fill", "masked_fill_", "where", "full", "full_like", "fill_", "scalar_tensor", "lift_fresh"),
-        *("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"),
+        *("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "set_"),
     ]
 )
-"""They put what they are told, or what the memory held before."""
+"""They put what they are told, or what the memory held before, such as a worker's batch."""
 EVENTS_KEPT = 12
 TIMEOUT_SECONDS = 120.0
 
@@ -110,11 +110,23 @@ def _badness(tensor: Tensor) -> int:
 
 
 def watch(script: str) -> list[dict[str, Any]]:
+    """Births, and as the last entry the first update whose loss, gradients or weights were not finite."""
     watcher = Watcher(script)
+    spoilt: list[int] = []
 
-    def count(*_: Any) -> None:
+    def count(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = [p.grad for p in held if p.grad is not None]
         watcher.updates += 1
+        if any(_badness(t) for t in [*held, *grads]):
+            spoilt.append(watcher.updates)
 
+    def backward(loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        if _badness(loss):
+            spoilt.append(watcher.updates + 1)
+        plain(loss, *args, **kwargs)
+
+    plain, Tensor.backward = Tensor.backward, backward  # type: ignore[method-assign]
     register_optimizer_step_post_hook(count)
     sys.argv = [script]
     torch.set_num_threads(1)
@@ -122,16 +134,18 @@ def watch(script: str) -> list[dict[str, Any]]:
     torch.autograd.set_detect_anomaly = lambda *_: kept_on(True, check_nan=False)  # Lightning switches it off
     with kept_on(True, check_nan=False), watcher:
         runpy.run_path(script, run_name="__main__")
-    return watcher.events
+    return [*watcher.events, {"spoilt": min(spoilt, default=0)}]
 
 
 def judge(truth: Truth, events: list[dict[str, Any]], at: int) -> str:
     """Empty where the truth holds, else what is otherwise."""
-    if not events:
-        return "nothing turned non-finite"
+    *events, end = events
+    if not events or end["spoilt"] != at:
+        return f"the first loss, gradient or weight that was not finite: update {end['spoilt']}"
     if not truth.operators:
-        first = events[0]
-        return "" if first["from"] and first["update"] == at else "the data were not what was bad first"
+        while_training = [e for e in events if e["update"] > 1 or at == 1]
+        first = (while_training or events)[0]
+        return "" if first["from"] and at <= first["update"] <= at + 1 else "the data were not what was bad first"
     born = [e for e in events if e["worst"] > e["from"]]
     if truth.hidden:
         born = [e for e in born if e["backward"]]

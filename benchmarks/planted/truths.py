@@ -79,7 +79,7 @@ TRUTHS = (
     _forward("temperature", "div", "return likeness / temperature", "N002"),
     _backward("custom_function", "div", "signedlog", "return grad / magnitude", "N002", 8),
     _backward("hf_pooling", "div", "div", "mean = total / count", "N002", 5, hidden=True),
-    _backward("heading", "reciprocal", "atan2", "return torch.atan2(north, east)", "N002 N003", 12),
+    _backward("elevation", "rsqrt", "asin", "return torch.asin(scaled[:, 2] / length)", "N003", 12),
     _backward("siamese", "div", "sqrt", "distance = torch.sqrt(squared)", "N003", 9),
     _backward("spread_autoencoder", "div", "sqrt", "deviation = variance.sqrt()", "N003"),
     _backward("lightning_power", "pow", "pow", "compressed = energy**0.3", "N003", 3),

@@ -1,4 +1,4 @@
-"""Heading of a vehicle from its accelerations, compared as angles."""
+"""Elevation angles of a tracker, with a learned gain on each axis."""
 
 import os
 
@@ -10,14 +10,15 @@ torch.manual_seed(int(os.environ.get("SEED", "0")))
 BATCH = 16
 
 
-class Heading(nn.Module):
+class Elevation(nn.Module):
     def __init__(self):
         super().__init__()
-        self.mix = nn.Linear(6, 2, bias=False)
+        self.gain = nn.Parameter(torch.tensor([1.2, 0.8, 1.1]))
 
     def forward(self, x):
-        east, north = self.mix(x).unbind(dim=1)
-        return torch.atan2(north, east)
+        scaled = x * self.gain
+        length = scaled.pow(2).sum(dim=1).sqrt()
+        return torch.asin(scaled[:, 2] / length)
 
 
 def fit(model, tracks, angles):
@@ -25,15 +26,14 @@ def fit(model, tracks, angles):
     for step in range(len(tracks) // BATCH):
         part = slice(step * BATCH, (step + 1) * BATCH)
         optimizer.zero_grad()
-        predicted = model(tracks[part])
-        loss = (1 - torch.cos(predicted - angles[part])).mean()
+        loss = nn.functional.mse_loss(model(tracks[part]), angles[part])
         loss.backward()
         optimizer.step()
         if step % 50 == 0:
             print(step, loss.item())
 
 
-tracks = torch.randn((AT + 20) * BATCH, 6)
-angles = torch.atan2(tracks[:, 1], tracks[:, 0]) + 0.05
-tracks[(AT - 1) * BATCH + 12] = 0.0
-fit(Heading(), tracks, angles)
+tracks = torch.randn((AT + 20) * BATCH, 3)
+angles = torch.asin(tracks[:, 2] / tracks.norm(dim=1)) + 0.05
+tracks[(AT - 1) * BATCH + 12] = torch.tensor([0.0, 0.0, 2.0])
+fit(Elevation(), tracks, angles)
