@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,13 +13,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchdoctor.attach.contents import DTYPES
-from torchdoctor.attach.restoring import read_tensor, rebuild, restore_random
+from torchdoctor.attach.registry import Registry
+from torchdoctor.attach.restoring import read_tensor, rebuild, restore, restore_random
 from torchdoctor.errors import CaptureError
 from torchdoctor.store.captured import open_capture
 from torchdoctor.store.captures import (
@@ -312,6 +316,50 @@ def test_bools_that_are_neither_and_random_states_that_are_none_are_refused(tmp_
     (folder / TENSORS).write_bytes(bytes(data))
     with open_capture(folder) as capture, pytest.raises(CaptureError, match="neither"):
         capture.read("random/torch")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    position=st.integers(-(2**70), 2**70) | lies,
+    words=st.sampled_from([624, 625, 3]),
+    fill=st.integers(-(2**63), 2**63 - 1),
+)
+def test_a_strangers_random_states_are_bounded(tmp_path_factory: Any, position: Any, words: int, fill: int) -> None:
+    """A position outside its words would let numpy read memory that is not its own."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    tensors = {"random/a": torch.full((words,), fill)}
+    legacy = {"words": "random/a", "position": position, "has_gauss": 0, "gauss": 0.0}
+    for states in ({"numpy": legacy}, {"python": {"words": "random/a", "version": 3, "gauss": position}}):
+        with open_capture(write(tmp_path_factory.mktemp("bad"), tensors, random=states)) as capture:
+            with contextlib.suppress(CaptureError):
+                restore_random(capture)
+            if "numpy" in states:
+                assert 0 <= np.random.get_state()[2] <= 624
+                np.random.rand()
+    random.setstate(before[0])
+    np.random.set_state(before[1])
+    torch.set_rng_state(before[2])
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"0": {"kind": "value", "value": 1}},
+        {"0": {"kind": "dict", "keys": [], "items": []}},
+        {"9": {"kind": "list", "items": []}},
+    ],
+)
+def test_a_strangers_optimizer_is_restored_or_refused(state: dict[str, Any], tmp_path: Path) -> None:
+    layer = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    registry = Registry()
+    registry.optimizer_key(optimizer)
+    odd = {"kind": "tensor", "name": "optimizer/a", "device": "cuda:9999", "requires_grad": True}
+    for group in ({"kind": "dict", "keys": ["lr"], "items": [odd]}, {"kind": "list", "items": [odd]}, odd):
+        record = {"key": "0", "type": "SGD", "groups": {"kind": "list", "items": [group]}, "state": state}
+        folder = write(tmp_path / "run", {"optimizer/a": torch.ones(2, dtype=torch.int8)}, optimizers=[record])
+        with open_capture(folder) as capture, contextlib.suppress(CaptureError):
+            assert all(isinstance(problem, str) for problem in restore(capture, registry))
 
 
 def test_a_newer_one_says_so(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def describe_code() -> dict[str, Any]:
     files = {f for m in list(sys.modules.values()) if isinstance(f := getattr(m, "__file__", None), str)}
     sources: dict[str, str | None] = {}
     for file in sorted(files):
-        if len(sources) < SOURCES_KEPT and file.endswith(".py") and is_user_file(file):
+        if len(sources) < SOURCES_KEPT and file.endswith(".py") and is_user_file(file) and Path(file).is_file():
             sources[without_home(Path(file).absolute())] = _digest(Path(file))
     return {
         "script": without_home(Path(script).absolute()) if script else None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 from collections.abc import Iterable, Iterator, MutableMapping
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,9 @@ from torchdoctor.store.captured import ARRAY, DICT, FIELDS, FLOAT, LEFT_OUT, LIS
 
 SCALER_FIELDS = ("_scale", "_growth_tracker", "_init_scale", "_growth_factor", "_backoff_factor", "_growth_interval")
 """What a gradient scaler goes by; its `state_dict` would wait for the device."""
+CUDA = re.compile(r"cuda:(\d{1,4})")
+TWISTER = 624
+"""Words of the Mersenne Twister; numpy reads beyond them if it is given a position beyond them."""
 WITHOUT_NUMPY = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
@@ -57,10 +61,11 @@ def rebuild(capture: Capture, node: dict[str, Any], like: Any = None, device: bo
 
 def _rebuild_tensor(capture: Capture, node: dict[str, Any], device: bool) -> Tensor:
     tensor = read_tensor(capture, node["name"])
-    place = node.get("device")
-    if device and isinstance(place, str) and place.startswith("cuda") and torch.cuda.is_available():
-        tensor = tensor.to(place)
-    return tensor.requires_grad_(bool(node.get("requires_grad")))
+    match = CUDA.fullmatch(str(node.get("device")))
+    if device and match is not None and int(match[1]) < torch.cuda.device_count():
+        tensor = tensor.to(match[0])
+    trains = bool(node.get("requires_grad")) and (tensor.is_floating_point() or tensor.is_complex())
+    return tensor.requires_grad_(trains)
 
 
 def _parts(like: Any, kind: str, keys: list[Any]) -> Iterator[Any]:
@@ -145,7 +150,7 @@ def _fits(optimizer: Optimizer, record: dict[str, Any]) -> bool:
 
 def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str, Any]) -> None:
     for group, node in zip(optimizer.param_groups, record["groups"]["items"], strict=True):
-        for key, item in zip(node.get("keys", ()), node.get("items", ()), strict=True):
+        for key, item in zip(node["keys"], node["items"], strict=True) if node["kind"] == DICT else ():
             if key != "params" and item["kind"] != LEFT_OUT:
                 group[key] = rebuild(capture, item, device=True)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -153,6 +158,8 @@ def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str,
         return
     optimizer.state.clear()
     for index, node in record.get("state", {}).items():
+        if node["kind"] != DICT:
+            raise CaptureError(f"{capture.path}: an optimizer's state in it is damaged; copy the whole capture again")
         optimizer.state[parameters[int(index)]] = rebuild(capture, node, device=True)
 
 
@@ -162,7 +169,9 @@ def _restore_scalers(capture: Capture, scalers: list[Any]) -> Iterator[str]:
         yield f"the capture holds {len(captured)} gradient scalers, and this process {len(scalers)}"
         return
     for scaler, record in zip(scalers, captured, strict=True):
-        values = rebuild(capture, record["values"], device=True)
+        values = rebuild(capture, record["values"], device=True) if "values" in record else {}
+        if not isinstance(values, dict):
+            raise CaptureError(f"{capture.path}: a scaler's state in it is damaged; copy the whole capture again")
         for name in SCALER_FIELDS:
             if name in values:
                 setattr(scaler, name, values[name])
@@ -181,7 +190,9 @@ def restore_random(capture: Capture) -> None:
         if python:
             random.setstate((python["version"], tuple(read_tensor(capture, python["words"]).tolist()), python["gauss"]))
         if legacy:
-            words = read_tensor(capture, legacy["words"]).numpy().astype(np.uint32)
-            np.random.set_state(("MT19937", words, legacy["position"], legacy["has_gauss"], legacy["gauss"]))
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+            words, position = read_tensor(capture, legacy["words"]).numpy(), legacy["position"]
+            if type(position) is not int or not 0 <= position <= TWISTER or words.shape != (TWISTER,):
+                raise ValueError("numpy's generator has no such state")
+            np.random.set_state(("MT19937", words.astype(np.uint32), position, legacy["has_gauss"], legacy["gauss"]))
+    except (RuntimeError, ValueError, TypeError, KeyError, OverflowError) as error:
         raise CaptureError(f"{capture.path}: a random state in it is damaged ({error}); copy it again") from error
