@@ -119,7 +119,7 @@ def cost(options: argparse.Namespace) -> list[list[str]]:
     """Rows as in overhead.py: ms a step of each arm, and what it adds to the bare one."""
     settings = argparse.Namespace(
         device="cpu", rounds=options.rounds, processes=options.processes, steps=None, threads=1, clock="wall",
-        quick=options.processes == 1,
+        quick=False,
     )  # fmt: skip
     rows = []
     for name in COST_WORKLOADS:
@@ -128,7 +128,9 @@ def cost(options: argparse.Namespace) -> list[list[str]]:
     return rows
 
 
-def section(outcomes: list[Outcome], costs: list[list[str]]) -> str:
+def section(outcomes: list[Outcome], costs: list[list[str]], with_anomaly: bool = True) -> str:
+    """Without anomaly mode its columns, the last ones, are left out: it was not asked."""
+    shown = None if with_anomaly else -1
     begin, end = MARKS
     words = shlex.join(["python", "benchmarks/births.py", *sys.argv[1:]])
     scripts = {o.truth.script for o in outcomes}
@@ -144,13 +146,15 @@ def section(outcomes: list[Outcome], costs: list[list[str]]) -> str:
         "be named instead of an operation; for a parameter that its update broke, either. Anomaly mode sees the "
         "backward pass alone and NaN alone; autograd's name of the forward operation counts as right for it.",
         "",
-        scores.table(["what", "torchdoctor", "anomaly mode"], birth_scores.summary(outcomes)),
+        scores.table(
+            ["what", "torchdoctor", "anomaly mode"][:shown], [row[:shown] for row in birth_scores.summary(outcomes)]
+        ),
         "",
     ]
     if costs:
         lines += ["Steps in which nothing fails (measured as under Overhead):", "", overhead.table(costs), ""]
     head = ["case", "planted", "torchdoctor", "first diagnosis", "anomaly mode"]
-    lines += [scores.table(head, birth_scores.by_case(outcomes)), ""]
+    lines += [scores.table(head[:shown], [row[:shown] for row in birth_scores.by_case(outcomes)]), ""]
     broken = [f"{o.case.label}: {o.error}" for o in outcomes if o.error]
     lines += ["#### Failures of our own", "", *bullets(broken)] if broken else []
     return "\n".join([*lines, end])
@@ -162,7 +166,7 @@ def main() -> None:
     if not cases:
         raise SystemExit("no script fits; names are those of the files in benchmarks/planted, such as 'siamese'")
     outcomes = run_all(cases, options)
-    text = section(outcomes, [] if options.no_cost else cost(options))
+    text = section(outcomes, [] if options.no_cost else cost(options), not options.no_anomaly)
     if options.write:
         write(text, MARKS)
     print(text)
