@@ -234,6 +234,7 @@ class Session(Probes):
         if self.structural:
             self.hunt.choose(self.graph.orders)
         if self.context.bad_gradients_at == self.context.step or self.hunt.is_broken():
+            self.capturing.take(NONFINITE)
             self.hunt.gradient_broke()
             self.hunt.begin(optimizer)
 

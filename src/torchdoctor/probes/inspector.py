@@ -32,6 +32,8 @@ GIVEN = frozenset(
 """Operations that put values where they are told to: an infinity that comes out of one was meant, or came in."""
 CASTS = frozenset(("_to_copy", "copy_"))
 """Of those, the ones that can overflow: a number that half precision does not hold."""
+UNWRITTEN = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"))
+"""They give memory as it is found."""
 SAMPLES_KEPT = 16
 CHAIN_KEPT = 48
 
@@ -128,7 +130,7 @@ class Inspector(TorchDispatchMode):
         writers = [self._writers.get(_place(t)) for t in read]
         result = func(*args, **kwargs)
         self._count += 1
-        if _is_view(func):
+        if _is_view(func) or _name(func) in UNWRITTEN:
             return result
         for out in (t for t in tree_leaves(result) if is_checked(t)):
             after = extent(out)

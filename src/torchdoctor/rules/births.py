@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import PurePath
 
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Evidence
@@ -93,7 +92,10 @@ def is_masked_row(fact: BirthFact) -> bool:
 
 
 def line(fact: BirthFact) -> str:
-    return f"{PurePath(fact.file).name}:{fact.line}" if fact.file and fact.line else ""
+    if not fact.file or not fact.line:
+        return ""
+    name = fact.file.replace("\\", "/").rpartition("/")[2]
+    return f"{name}:{fact.line}"
 
 
 def evidence(run: Run) -> list[Evidence]:
