@@ -229,7 +229,7 @@ class Session(Probes):
         if self.turning.waiting or LOOK in self.context.looks:
             self.look_at_turning(key, optimizer)
 
-    def hunt_gradients(self, optimizer: Optimizer) -> None:
+    def hunt_gradients(self, optimizer: Optimizer | None = None) -> None:
         """The last thing before an update: if a gradient is not finite, find out where that began."""
         if self.structural:
             self.hunt.choose(self.graph.orders)

@@ -161,6 +161,8 @@ class Sites:
         if session.structural:
             session.wiring.gradients()
         session.lines.resume(session.context.step)
+        if self._closures:
+            session.hunt_gradients()
 
     @guarded("backward failed")
     def backward_failed(self, _token: Any, _args: Any, _kwargs: Any, _error: BaseException) -> None:

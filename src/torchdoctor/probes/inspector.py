@@ -35,6 +35,7 @@ CASTS = frozenset(("_to_copy", "copy_"))
 UNWRITTEN = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"))
 """They give memory as it is found."""
 SAMPLES_KEPT = 16
+ROWS_KEPT = 4096
 CHAIN_KEPT = 48
 
 
@@ -73,11 +74,21 @@ class Step:
     """names of what it read that was bad before the step began"""
     where: Where
     count: int
-    samples: tuple[int, ...]
+    rows: tuple[int, ...]
+    """places along the first dimension that hold bad values"""
     scalars: tuple[float, ...]
     """numbers among its arguments"""
     at: tuple[float | None, ...]
     """of each input the number that made the first bad one, where that can be said"""
+
+    def samples(self, of: int) -> tuple[int, ...]:
+        """Bad samples of so many in the batch, where the first dimension is that of samples (or of several rows each);
+        none where all are."""
+        rows = self.result.shape[0] if self.result.shape else 0
+        if of < 2 or rows < of or rows % of:
+            return ()
+        bad = sorted({row // (rows // of) for row in self.rows})
+        return () if len(bad) == of else tuple(bad[:SAMPLES_KEPT])
 
     @property
     def given(self) -> bool:
@@ -113,8 +124,6 @@ class Inspector(TorchDispatchMode):
         self._count = 0
         self.resting = False
         """what runs is ours"""
-        self.samples = 0
-        """in the batch, where known"""
 
     def forget(self) -> None:
         """What follows is another step."""
@@ -156,7 +165,7 @@ class Inspector(TorchDispatchMode):
             foreign=tuple(self._name_of(t) or "" for t, w in bad if w is None),
             where=self._locate(),
             count=int(wrong.sum()),
-            samples=self._rows(wrong),
+            rows=_rows(wrong),
             scalars=tuple(float(a) for a in args if isinstance(a, int | float) and not isinstance(a, bool)),
             at=tuple(_value_at(wrong, t, out) for t in read),
         )
@@ -166,14 +175,6 @@ class Inspector(TorchDispatchMode):
         """Where what is wrong with this tensor was born; None where nothing that ran here wrote it."""
         last = self._writers.get(_place(tensor))
         return trace(last) if last is not None else None
-
-    def _rows(self, wrong: Tensor) -> tuple[int, ...]:
-        """Samples that are bad, where the first dimension is one of samples (or of samples times something)."""
-        rows = wrong.shape[0] if wrong.dim() else 0
-        if not self.samples or rows < self.samples or rows % self.samples or self.samples < 2:
-            return ()
-        bad = wrong.reshape(self.samples, -1).any(1)
-        return () if bool(bad.all()) else tuple(torch.nonzero(bad).flatten()[:SAMPLES_KEPT].tolist())
 
 
 def trace(last: Step) -> Birth:
@@ -252,6 +253,12 @@ def _is_view(func: Any) -> bool:
 def _wrote_all(out: Tensor, read: list[Tensor]) -> bool:
     """It wrote all of that place anew."""
     return all(out.numel() >= t.numel() for t in read if _place(t) == _place(out))
+
+
+def _rows(wrong: Tensor) -> tuple[int, ...]:
+    if not wrong.dim():
+        return ()
+    return tuple(torch.nonzero(wrong.reshape(wrong.shape[0], -1).any(1)).flatten()[:ROWS_KEPT].tolist())
 
 
 def _value_at(wrong: Tensor, read: Tensor, out: Tensor) -> float | None:

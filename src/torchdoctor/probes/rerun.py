@@ -25,6 +25,7 @@ from torchdoctor.attach import guard
 from torchdoctor.attach.places import Place, caller
 from torchdoctor.probes import rewind
 from torchdoctor.probes.activations import first_tensor
+from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.context import Names
 from torchdoctor.probes.forking import tell
 from torchdoctor.probes.graph import line_of
@@ -64,6 +65,8 @@ class Rerun:
         """the frame that called backward"""
         self._backward = torch.autograd.backward
         self._handles: list[Any] = []
+        self._samples = next((int(t.shape[0]) for b in start.batches[-1:] for t in batch_tensors(b) if t.dim()), 0)
+        """in the batch, as far as is known"""
 
     def begin(self, optimizer: Optimizer | None = None) -> None:
         """Everything is set; the caller returns into the user's loop. `optimizer`: its update begins now."""
@@ -104,8 +107,8 @@ class Rerun:
         """What the broken step still does moves no weight: a backward that begins now leaves no gradients behind."""
         if optimizer is not None:
             self._clear(optimizer)
-            return
         for _, parameter in self._names.parameters():
+            parameter.grad = None
             if parameter.requires_grad and parameter.is_leaf:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(_forget_gradient))
 
@@ -153,7 +156,7 @@ class Rerun:
     def _enter_module(self, module: Any, args: Any) -> None:
         if not self._modules:
             given = first_tensor(args)
-            self._inspector.samples = int(given.shape[0]) if given is not None and given.dim() else 0
+            self._samples = int(given.shape[0]) if given is not None and given.dim() else self._samples
         self._modules.append(self._names.module_names.get(id(module)) or type(module).__name__)
         self._spans.append((torch.autograd._get_sequence_nr(), -1, self._modules[-1]))
 
@@ -182,7 +185,7 @@ class Rerun:
     def _found(self, birth: Birth | None, noticed: str) -> NoReturn:
         if birth is None:
             self._give_up("what broke was made where it cannot be seen")
-        tell(self._pipe, describe(birth, noticed))
+        tell(self._pipe, describe(birth, noticed, self._samples))
 
     def _give_up(self, reason: str) -> NoReturn:
         tell(self._pipe, {"reason": reason})
@@ -196,8 +199,8 @@ class Rerun:
             self._give_up(f"the script does more than train before its next step ({event})")
 
 
-def describe(birth: Birth, noticed: str) -> dict[str, Any]:
-    """The fields of a BirthFact."""
+def describe(birth: Birth, noticed: str, samples: int) -> dict[str, Any]:
+    """The fields of a BirthFact, of a step with so many samples."""
     step = birth.step
     place, source = step.where.place, next(iter(step.foreign), None)
     came_in = source is not None
@@ -212,7 +215,7 @@ def describe(birth: Birth, noticed: str) -> dict[str, Any]:
         "scalars": [_plain(s) for s in step.scalars],
         "count": step.count,
         "total": math.prod(step.result.shape),
-        "samples": list(step.samples),
+        "samples": list(step.samples(samples)),
         "source": (source or "data") if came_in else None,
         "noticed": noticed,
         "module": step.where.module,

@@ -19,6 +19,9 @@ SIGNALS = {"input": INPUT_NONFINITE, "target": TARGET_NONFINITE}
 MOST_SAMPLES = 16
 """NonfiniteFact lists no more indices than this."""
 
+DIVERGED = 10.0
+"""The loss stood so many times above its start before it broke: what broke it was large numbers, whatever the line."""
+
 INSIDE = ("activation", "gradient", "loss", "weight")
 """Roles in which a non-finite value has entered the network."""
 
@@ -145,6 +148,9 @@ def contamination(run: Run, role: str) -> Contamination | None:
     if not facts:
         return None
     step, fact = min(facts, key=lambda item: (item[1].phase == VALIDATION, item[0]))
+    born = births.first_birth(run)
+    if born is not None and born[1].operator and born[0] <= step:
+        return None  # what the model was given had been made bad on the way to it
     loss_step = loss_broke_at(run, VALIDATION if fact.phase == VALIDATION else TRAIN)
     counts = [run.scalar(SIGNALS[role], key).values for key in run.keys(SIGNALS[role])]
     shapes = [f.shape for f in run.facts(InputsFact) if f.role == role and f.shape]
@@ -211,3 +217,13 @@ def chain(run: Run) -> list[Evidence]:
         return born
     text = ", then ".join(f"{role} at step {step}" for role, (step, _) in seen.items())
     return [*born, Evidence(f"non-finite first in: {text}")]
+
+
+def has_diverged(run: Run, step: int) -> bool:
+    """The loss had grown far above its start before it broke."""
+    loss = run.scalar(LOSS_TRAIN).between(0, step)
+    values = loss.values[np.isfinite(loss.values)]
+    if len(values) < 3:
+        return False
+    start, last = float(np.median(np.abs(values[:3]))), float(np.abs(values[-1]))
+    return last > DIVERGED * max(start, 1e-12)

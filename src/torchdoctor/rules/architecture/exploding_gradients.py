@@ -22,8 +22,10 @@ first look a change of the recurrent weights by one percent would change the los
 gradient times norm of weight over loss, a number without units that is 1 to 10 in nets that train), nothing clips the
 gradient, and the loss climbs, turns non-finite, or (without gates) loses less than a fifth of its start. Or over
 training, in recurrent models: the gradient norm jumps to a hundred times its own history, unclipped, after updates that
-were small (so the learning rate was not to blame), and the loss is worse afterwards. Jumps in other models are left to
-the rules on learning rate and data, and gates that the first weights pin already, in a run that learned little, to
+were small (so the learning rate was not to blame), and the loss is worse afterwards. Or within one pass: in a step that
+was run again with every operation checked, the first infinity was made by an operation on its own result (the same line
+again and again, a cumulative product, a power), after losses of usual size. Jumps in other models are left to the rules
+on learning rate and data, and gates that the first weights pin already, in a run that learned little, to
 saturated-activations.
 
 ## How to fix it
@@ -49,7 +51,7 @@ import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import baseline, curves, movement
-from torchdoctor.rules.architecture import gates
+from torchdoctor.rules.architecture import gates, overflow
 from torchdoctor.rules.architecture.depth import Layer, Profile, hidden, is_recurrent, profile, stacks
 from torchdoctor.rules.architecture.recurrence import applications, unrolled
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
@@ -149,7 +151,10 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):
         found = True
         yield _over_time(run, *steep, harm)
-    if not found and broken_at(run) is None:
+    grown_at_once = None if found else overflow.within_one_pass(run)
+    if grown_at_once is not None:
+        yield overflow.finding(run, RULE, *grown_at_once)
+    elif not found and broken_at(run) is None:
         norms = _norms(run)
         if len(norms) >= MIN_HISTORY and norms.broke_at is None:
             ratio = float(norms.values.max() / max(np.median(norms.values), 1e-30))

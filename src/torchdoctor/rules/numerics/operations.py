@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from torchdoctor.facts import BirthFact, NonfiniteFact, OperationFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules import births
-from torchdoctor.rules.nonfinite import chain, listed, loss_broke_at
+from torchdoctor.rules.nonfinite import chain, has_diverged, listed, loss_broke_at
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import LOSS_TRAIN
 
 CONSEQUENCES = (
     *("nonfinite-parameters", "exploding-gradients", "vanishing-gradients", "learning-rate-too-high"),
@@ -28,8 +25,6 @@ CONSEQUENCES = (
 )
 """What follows where a NaN has gone through the network."""
 
-DIVERGED = 10.0
-"""The loss stood so many times above its start before it broke: what broke it was large numbers, whatever the line."""
 SURE, LIKELY = 0.97, 0.85
 NEAR_BREAK = 1
 """Steps between a bad gradient and the loss that shows it."""
@@ -95,16 +90,6 @@ def _first_inside(run: Run) -> int | None:
 
 def _batch_was_bad(run: Run) -> bool:
     return any(f.role in ("input", "target") for f in run.facts(NonfiniteFact))
-
-
-def has_diverged(run: Run, step: int) -> bool:
-    """The loss had grown far above its start before it broke."""
-    loss = run.scalar(LOSS_TRAIN).between(0, step)
-    values = loss.values[np.isfinite(loss.values)]
-    if len(values) < 3:
-        return False
-    start, last = float(np.median(np.abs(values[:3]))), float(np.abs(values[-1]))
-    return last > DIVERGED * max(start, 1e-12)
 
 
 def tell(
