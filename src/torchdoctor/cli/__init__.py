@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Run your training script as it is, and get a verdict.",
     "demo": "See a small broken training diagnosed.",
     "diagnose": "A verdict on a run that was recorded before.",
+    "replay": "Run a captured step again, every operation checked.",
     "explain": "What a diagnosis means, and how to fix it.",
     "diff": "What differs between two runs, and from which step on.",
     "runs": "List, show and remove recorded runs.",

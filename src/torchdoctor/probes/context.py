@@ -52,6 +52,8 @@ class Context:
         """what could not be measured, and why"""
         self._nonfinite: set[tuple[str, str]] = set()
         self.on_nonfinite: Callable[[], None] = lambda: None
+        self.broke_at: int | None = None
+        """the first step at which a loss, gradient or weight was seen not to be finite"""
         self.bad_gradients_at = -1
         """the last step on which a look found a gradient that is not finite"""
 
@@ -59,6 +61,8 @@ class Context:
         """Something held NaN or Inf; the first time for each name is written."""
         if role == "gradient":
             self.bad_gradients_at = step
+        if role in ("loss", "gradient", "weight") and self.broke_at is None:
+            self.broke_at = step
         if (role, name) not in self._nonfinite and len(self._nonfinite) < NONFINITE_KEPT:
             self._nonfinite.add((role, name))
             fact = NonfiniteFact(role=role, name=name, count=count, **{"phase": TRAIN, "nan": 0, **details})

@@ -46,6 +46,7 @@ class Hunt:
         self._ended: list[Child] = []
         self._step = 0
         self._watched: weakref.ref[Tensor] | None = None
+        self.found: BirthFact | None = None
 
     # -- the watch ----------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ class Hunt:
             self._context.unsupported["birth"] = f"the process cannot be forked ({error.strerror})"
             return
         if self._child is None:
-            Rerun(pipe, self._start, self._context.names, self._roles).begin(optimizer)
+            Rerun(pipe, self._start, self._context.names, self._roles).begin_in_child(optimizer)
 
     def _unfit(self) -> str | None:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -128,11 +129,13 @@ class Hunt:
         if "reason" in report:
             self._context.unsupported["birth"] = report["reason"]
             return
-        if report["source"] in self._weights() and "birth" in self._context.unsupported:
+        fact = BirthFact(**report["birth"])
+        if fact.source in self._weights() and "birth" in self._context.unsupported:
             return  # the step that spoilt it was seen, and could not be run again
         self._left = 0
         self._context.unsupported.pop("birth", None)
-        self._context.record.fact(BirthFact(**report), self._step)
+        self.found = fact
+        self._context.record.fact(fact, self._step)
         self._context.on_nonfinite()
 
     def _weights(self) -> set[str]:

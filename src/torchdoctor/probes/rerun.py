@@ -1,8 +1,9 @@
-"""In a forked child: the user's own loop runs on until the step that broke has run again, every operation checked.
+"""The user's own loop runs on until the step that broke has run again, with every operation checked.
 
-The loop is sent back to the beginning of its body where it can be (rewind.py), and else gets the same batches again
-from its loader. Nothing is learned: gradients are taken away before an update. What would reach beyond this process
-(a file written, a program started, a connection) ends the child instead.
+For a process that may be spent on it: a forked child of the run, or a fresh one that replays a capture. The loop is
+sent back to the beginning of its body where it can be (rewind.py), and else gets the same batches again from its
+loader. Nothing is learned: gradients are taken away before an update. In a child, what would reach beyond the process
+(a file written, a program started, a connection) ends it instead.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ _current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
 class Rerun:
-    """Put in place once, in the child; it ends the child with a report."""
+    """Put in place once; it ends the process with a report."""
 
-    def __init__(self, pipe: int, start: StepStart, names: Names, roles: dict[int, str]) -> None:
+    def __init__(self, pipe: int, start: StepStart, names: Names, roles: dict[int, str] | None = None) -> None:
         self._pipe = pipe
         self._start = start
         self._names = names
-        self._known = {_storage(t): name for name, t in _state(names)} | roles
+        self._known = {_storage(t): name for name, t in _state(names)} | (roles or {})
         """names of what was there before the step, by their place in memory"""
         self._inspector = Inspector(self._locate, lambda t: self._known.get(_storage(t)))
         self._served = 0
@@ -65,24 +66,30 @@ class Rerun:
         """the frame that called backward"""
         self._backward = torch.autograd.backward
         self._handles: list[Any] = []
+        self._loss: Tensor | None = None
         self._samples = next((int(t.shape[0]) for b in start.batches[-1:] for t in batch_tensors(b) if t.dim()), 0)
         """in the batch, as far as is known"""
 
-    def begin(self, optimizer: Optimizer | None = None) -> None:
-        """Everything is set; the caller returns into the user's loop. `optimizer`: its update begins now."""
+    def begin_in_child(self, optimizer: Optimizer | None = None) -> None:
+        """The broken step is under way; the caller returns into it. `optimizer`: its update begins now."""
+        sys.addaudithook(self._audit)
+        self._hold_back(optimizer)
+        rewind.to_loop_start(self._restore)
+        self.begin()
+
+    def begin(self, serves: bool = True) -> None:
+        """Everything is set; the caller returns into the user's loop. `serves`: loaders give the kept batches."""
         guard.STATE.thread = -1  # no site of ours runs here
         atexit.register(os._exit, 0)
-        sys.addaudithook(self._audit)
         torch.compiler.set_stance("force_eager")
         torch.autograd.backward = self._run_backward
-        _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
+        if serves:
+            _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
         register_optimizer_step_pre_hook(lambda updated, _args, _kwargs: self._clear(updated))
         register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
         hooks.register_module_forward_pre_hook(self._enter_module)
         hooks.register_module_forward_hook(self._leave_module, always_call=True)
         torch.set_anomaly_enabled(True, check_nan=False)
-        self._hold_back(optimizer)
-        rewind.to_loop_start(self._restore)
         self._inspector.__enter__()
 
     # -- the loop -------------------------------------------------------------------
@@ -123,6 +130,7 @@ class Rerun:
             return
         root = args[0] if args else kwargs.get("tensors")
         loss = first_tensor(root)
+        self._loss = loss
         if loss is not None and not self._is_good(loss):
             self._found(self._inspector.birth_of(loss), "loss")
         for handle in self._handles:
@@ -185,7 +193,9 @@ class Rerun:
     def _found(self, birth: Birth | None, noticed: str) -> NoReturn:
         if birth is None:
             self._give_up("what broke was made where it cannot be seen")
-        tell(self._pipe, describe(birth, noticed, self._samples))
+        self._inspector.resting = True
+        loss = None if self._loss is None else _plain(float(self._loss.detach().sum()))
+        tell(self._pipe, {"birth": describe(birth, noticed, self._samples), "loss": loss})
 
     def _give_up(self, reason: str) -> NoReturn:
         tell(self._pipe, {"reason": reason})

@@ -27,6 +27,8 @@ SOFTMAXES = (
     *("softmax", "log_softmax", "safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
     *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
 )
+WITH_NUMBERS = ("add", "sub", "rsub", "mul", "div", "pow", "remainder", "fmod")
+"""Operations of a tensor and a number; the numbers of others are dimensions and settings."""
 CHAIN_SHOWN = 6
 
 
@@ -121,7 +123,8 @@ def words(fact: BirthFact) -> str:
     name = plain(fact.operator)
     if fact.backward:
         name = f"{name} in the backward of {forward_name(fact)}"
-    values = [f"{v:.3g}" for v in (*fact.at, *(fact.scalars if len(fact.at) < 2 else ())) if v is not None]
+    beside = fact.scalars if len(fact.at) < 2 and plain(fact.operator) in WITH_NUMBERS else []
+    values = [f"{v:.3g}" for v in (*fact.at, *beside) if v is not None]
     given = f" of {' and '.join(values[:2])}" if values else ""
     return f"{name}{given} gave {_result(fact)}{f' {where}' if where else ''}"
 

@@ -1,0 +1,1 @@
+"""Experiments: a captured step run again, in processes of their own."""

@@ -1,0 +1,191 @@
+"""A captured step, run again in a fresh process of the user's own script: where its first NaN or Inf was made.
+
+Nothing of the capture is executed. The script that runs is the one the user names, or the one that recorded the run,
+if the run is the user's own and the file is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from torchdoctor.attach.target import FILE, Target, read_target
+from torchdoctor.errors import CaptureError, RunError, ScriptError, UsageError
+from torchdoctor.experiments.changes import Changes
+from torchdoctor.facts import BirthFact
+from torchdoctor.store.captured import Capture, open_capture
+from torchdoctor.store.captures import CaptureEntry, list_captures
+from torchdoctor.store.info import read_info
+from torchdoctor.store.names import run_file
+from torchdoctor.store.reader import open_run
+
+SECONDS = 3600.0
+REPORT_LIMIT = 1 << 20
+REDACTED = "***"
+COMPARED = tuple(f.name for f in fields(BirthFact) if f.name not in ("chain", "file", "code", "source", "noticed"))
+"""What has to be equal to the bit for a replay to be called the same."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of it. One of `birth`, `passed` and `reason` is there."""
+
+    step: int
+    capture: Path
+    command: tuple[str, ...]
+    changes: Changes
+    birth: BirthFact | None = None
+    failed_at: int | None = None
+    passed: int | None = None
+    """updates after which a changed run had not failed"""
+    reason: str | None = None
+    recorded: BirthFact | None = None
+    """what the run itself had found"""
+    loss: float | None = None
+    captured_loss: float | None = None
+    changed_sources: tuple[str, ...] = ()
+
+    @property
+    def gone(self) -> bool:
+        """Under the change the step did not fail."""
+        unbroken = self.reason is not None and "did not break" in self.reason
+        return self.passed is not None or (self.changes != Changes() and unbroken)
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        """Names of what is not the same to the bit as when the run recorded it."""
+        if self.birth is None or self.recorded is None:
+            return ()
+        named = [n for n in COMPARED if getattr(self.birth, n) != getattr(self.recorded, n)]
+        if self.loss is not None and self.captured_loss is not None and self.loss != self.captured_loss:
+            named.append("loss")
+        return tuple(named)
+
+    def to_dict(self) -> dict[str, Any]:
+        told = asdict(self)
+        return told | {"capture": str(self.capture), "gone": self.gone, "differs": list(self.differs)}
+
+
+def replay(
+    run: Path,
+    step: int | None = None,
+    changes: Changes | None = None,
+    command: Sequence[str] = (),
+    log: Path | None = None,
+) -> Replay:
+    """Run a captured step again. `command`: the script and its arguments, if not those of the run; `log`: a file for
+    what the script prints."""
+    entry = choose_capture(run, step)
+    changes = changes or Changes()
+    info = read_info(run / run_file(0))
+    target = read_target(command) if command else _recorded_target(run, info)
+    with open_capture(entry.path) as capture:
+        changed = _changed_sources(capture)
+        captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
+    recorded = next((f for at, f in open_run(run).facts_at(BirthFact) if at == entry.name.step), None)
+    report = _perform(entry, changes, target, info.get("cwd"), log)
+    birth = report.get("birth")
+    return Replay(
+        step=entry.name.step,
+        capture=entry.path,
+        command=tuple(target.words),
+        changes=changes,
+        birth=_read_birth(birth) if birth else None,
+        failed_at=report.get("failed_at"),
+        passed=report.get("passed"),
+        reason=report.get("reason"),
+        recorded=recorded,
+        loss=report.get("loss"),
+        captured_loss=captured_loss if recorded is not None and recorded.noticed != "loss" else None,
+        changed_sources=changed,
+    )
+
+
+def choose_capture(run: Path, step: int | None) -> CaptureEntry:
+    """The capture of that step; without one the first of a failure, or else the first."""
+    held = list_captures(run)
+    if not held:
+        raise CaptureError(
+            f"{run} holds no capture; one is written when a loss or gradient is not finite, unless --capture none was "
+            "given (spikes: --capture nonfinite,spike,exception)"
+        )
+    if step is None:
+        return next((e for e in held if e.name.reason == "nonfinite"), held[0])
+    found = next((e for e in held if e.name.step == step), None)
+    if found is None:
+        there = ", ".join(str(e.name.step) for e in held)
+        raise UsageError(f"there is no capture of step {step}; there are those of {there}")
+    return found
+
+
+def _recorded_target(run: Path, info: dict[str, Any]) -> Target:
+    """The script that recorded the run, where it can be trusted to be that."""
+    words = [str(w) for w in info.get("argv") or []]
+    give = f"; give it yourself: torchdoctor replay {run} -- train.py ..."
+    if not words:
+        raise ScriptError(f"the run does not say which script it was{give}")
+    if any(REDACTED in word for word in words):
+        raise ScriptError(f"an argument of the script was kept out of the record as a secret{give}")
+    if hasattr(os, "getuid") and run.stat().st_uid != os.getuid():
+        raise ScriptError(f"{run} was recorded by somebody else, and what it names is not run for that reason{give}")
+    path = Path(str(info.get("cwd") or ".")) / words[0]
+    if path.suffix != ".py" or not path.is_file():
+        raise ScriptError(f"the script of the run is not there any more ({words[0]}){give}")
+    return Target(FILE, str(path), tuple(words[1:]))
+
+
+def _changed_sources(capture: Capture) -> tuple[str, ...]:
+    """Source files that are not what they were."""
+    changed = []
+    for name, digest in (capture.document.get("sources") or {}).items():
+        path = Path(str(name)).expanduser()
+        if not digest or path.suffix != ".py" or not path.is_file():
+            continue
+        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            changed.append(str(name))
+    return tuple(changed)
+
+
+def _perform(entry: CaptureEntry, changes: Changes, target: Target, cwd: Any, log: Path | None) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="torchdoctor-replay-") as scratch:
+        report = Path(scratch) / "report.json"
+        request = Path(scratch) / "request.json"
+        asked = {
+            "capture": str(entry.path.resolve()),
+            "step": entry.name.step,
+            "changes": asdict(changes),
+            "kind": target.kind,
+            "what": target.what,
+            "arguments": list(target.arguments),
+            "report": str(report),
+            "scratch": scratch,
+        }
+        request.write_text(json.dumps(asked))
+        folder = cwd if isinstance(cwd, str) and Path(cwd).is_dir() else None
+        with (log or Path(os.devnull)).open("wb") as output:
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-m", "torchdoctor.experiments.replaying", str(request)],
+                    cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=SECONDS,
+                    check=False,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return {"reason": f"the replay took longer than {SECONDS / 60:.0f} minutes"}
+        if not report.is_file() or not report.stat().st_size or report.stat().st_size > REPORT_LIMIT:
+            return {"reason": f"the process of the replay ended without a report (status {done.returncode})"}
+        return dict(json.loads(report.read_text()))
+
+
+def _read_birth(told: dict[str, Any]) -> BirthFact:
+    try:
+        return BirthFact(**told)
+    except TypeError as error:
+        raise RunError(f"the replay gave a report that this torchdoctor does not know ({error})") from error

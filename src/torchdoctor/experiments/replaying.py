@@ -1,0 +1,165 @@
+"""The fresh process of a replay: the user's script runs from its beginning, and one step of it from a capture.
+
+With batches from a loader in the capture, the script is put into the captured state after its own first update, and
+its loader gives the captured batches. Without, it is let run up to the step, so that its own variables are those of
+the step, and put into the captured state there. A change that has to be there from the start runs without any state.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torchdoctor.attach.attachment import Attachment
+from torchdoctor.attach.importing import after_import
+from torchdoctor.attach.options import Options
+from torchdoctor.attach.script import execute
+from torchdoctor.attach.target import Target
+from torchdoctor.experiments.changes import Changes
+from torchdoctor.probes.forking import tell
+
+MARGIN = 20
+"""Updates after the step that a changed run is given to fail."""
+
+
+class Replaying:
+    """Waits for the moment, and hands the process over."""
+
+    def __init__(self, request: dict[str, Any], attachment: Attachment, pipe: int) -> None:
+        self.step: int = request["step"]
+        self.path = Path(request["capture"])
+        self.changes = Changes(**request["changes"])
+        self._attachment = attachment
+        self._pipe = pipe
+        self._begun = False
+        self._saved: list[list[Any]] = []
+
+    def arrange(self, torch: Any) -> None:
+        """torch has been imported, and the session is in place."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        from torchdoctor.store.captured import open_capture
+
+        if self._attachment.session is None:
+            self._give_up(f"torchdoctor could not attach ({self._attachment.problem})")
+        with open_capture(self.path) as capture:
+            self.at_once = capture.document.get("batch_source") == "loader"
+            torch.set_num_threads(int(capture.document.get("threads") or torch.get_num_threads()))
+        if self.changes.single:
+            _stay_single(torch)
+        if self.changes.from_start:
+            register_optimizer_step_pre_hook(self._change)
+        register_optimizer_step_post_hook(self._updated)
+        if self.step == 0 and not self.at_once and not self.changes.from_start:
+            original = torch.optim.Optimizer.__init__
+
+            def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+                original(optimizer, *args, **kwargs)
+                self._session.discover([])
+                self._hand_over(restores=False)
+
+            torch.optim.Optimizer.__init__ = init
+
+    @property
+    def _session(self) -> Any:
+        return self._attachment.session
+
+    def _change(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        import torch
+
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if self.changes.clip is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, self.changes.clip)
+        if self.changes.rate is not None:
+            self._saved.append([group["lr"] for group in optimizer.param_groups])
+            for group in optimizer.param_groups:
+                group["lr"] = group["lr"] * self.changes.rate if self.changes.relative else self.changes.rate
+
+    def _updated(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if self._saved:
+            for group, rate in zip(optimizer.param_groups, self._saved.pop(), strict=True):
+                group["lr"] = rate
+        updates = self._session.loop.updates
+        if self.changes.from_start:
+            self._judge(updates)
+        elif not self._begun and updates >= (1 if self.at_once else self.step):
+            self._hand_over()
+
+    def _judge(self, updates: int) -> None:
+        """A changed run: has it failed, or gone past the step?"""
+        session = self._session
+        session.hunt.poll()
+        losses = session.training_loss.pending()
+        if session.context.broke_at is not None:
+            session.hunt.close()
+            fact = session.hunt.found
+            birth = asdict(fact) if fact is not None else None
+            tell(self._pipe, {"failed_at": session.context.broke_at, "birth": birth})
+        if updates > self.step + MARGIN:
+            tell(self._pipe, {"passed": updates, "loss": _last(losses)})
+
+    def _hand_over(self, restores: bool = True) -> None:
+        from torchdoctor.attach.restoring import read_tensor, rebuild, restore
+        from torchdoctor.probes.rerun import Rerun
+        from torchdoctor.probes.step_start import StepStart
+        from torchdoctor.store.captured import open_capture
+
+        self._begun = True
+        session = self._session
+        start = StepStart()
+        with open_capture(self.path) as capture:
+            session.discover([])
+            problems = restore(capture, session.registry, session.capturing.scalers) if restores else []
+            if self.at_once:
+                like = next(iter(session.step_start.batches), None)
+                start.batches = [rebuild(capture, node, like=like) for node in capture.document["batches"]]
+            if capture.document["random"].get("torch"):
+                start.random = read_tensor(capture, capture.document["random"]["torch"])
+        if any("is not in this process" in p or "another shape" in p for p in problems):
+            self._give_up(f"the script's model is another one than that of the capture: {'; '.join(problems[:3])}")
+        Rerun(self._pipe, start, session.registry).begin(serves=self.at_once)
+
+    def _give_up(self, reason: str) -> None:
+        tell(self._pipe, {"reason": reason})
+
+
+def _stay_single(torch: Any) -> None:
+    original = torch.amp.autocast_mode.autocast.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **{**kwargs, "enabled": False} if len(args) < 3 else kwargs)
+        self._enabled = False
+
+    torch.amp.autocast_mode.autocast.__init__ = init
+    for name in ("half", "bfloat16"):
+        setattr(torch.nn.Module, name, lambda module: module)
+
+
+def _last(losses: list[float]) -> float | None:
+    return losses[-1] if losses and math.isfinite(losses[-1]) else None
+
+
+def main(request_file: str) -> int:
+    request = json.loads(Path(request_file).read_text())
+    os.environ["TORCHDOCTOR_REPLAY"] = "1"
+    pipe = os.open(request["report"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    options = Options(out=request["scratch"], name="replay", capture=(), overhead=0.01)
+    attachment = Attachment(options, examines=False)
+    attachment.begin()
+    replaying = Replaying(request, attachment, pipe)
+    after_import("torch", replaying.arrange)
+    ending = execute(Target(request["kind"], request["what"], tuple(request["arguments"])))
+    reason = "the script ended before the step could be run again"
+    if ending.exception is not None:
+        told = ending.exception
+        reason = f"the script failed before the step could be run again ({told['type']}: {told['message'][:200]})"
+    tell(pipe, {"reason": reason})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
