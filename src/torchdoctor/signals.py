@@ -194,6 +194,14 @@ GRADIENT_L2, WEIGHT_L2 = GRADIENT["l2"], WEIGHT["l2"]
 UPDATE_RATIO = _parameter(
     "update", "ratio", "1", _GOVERNED, "norm of the step's change over norm of the weight before it"
 )
+UPDATE_LOST = _parameter(
+    "update",
+    "lost",
+    "share",
+    _GOVERNED,
+    "of the elements with a gradient the share that the step left bit for bit as they were; 16-bit weights only, NaN "
+    "for others",
+)
 WEIGHT_UNIT_SPREAD = _parameter(
     "weight",
     "unit_spread",

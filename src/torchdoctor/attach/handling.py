@@ -150,8 +150,8 @@ class HandlingSites:
             self.session.precision.entered(device, enabled, caller())
 
     @guarded("loss scaled for precision")
-    def loss_scaled(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
-        self.session.precision.scaled()
+    def loss_scaled(self, _token: Any, args: tuple[Any, ...], _kwargs: Any, _result: Any) -> None:
+        self.session.precision.scaled(bool(getattr(args[0], "_enabled", True)))
 
     def waiting_site(self, call: str) -> Callable[..., None]:
         @guarded(f"waiting by {call}")

@@ -133,7 +133,7 @@ class Sites:
             session.activations.finish()
             session.spend(LOOK, start)
         if session.structural:
-            session.precision.look(loss)
+            session.precision.look(loss, graph)
         if loss.numel() == 1:
             session.root = loss
             session.training_loss.backward(self._unscaled(loss))

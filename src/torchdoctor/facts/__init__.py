@@ -32,7 +32,7 @@ from torchdoctor.facts.model import (
     ParameterFact,
     WiringFact,
 )
-from torchdoctor.facts.numerics import BirthFact, NonfiniteFact, OperationFact, PrecisionFact
+from torchdoctor.facts.numerics import BirthFact, HalfOperationFact, NonfiniteFact, OperationFact, PrecisionFact
 from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact, SharpnessFact
 from torchdoctor.facts.procedure import (
     CallSiteFact,
@@ -63,6 +63,7 @@ __all__ = [
     "FrozenChangeFact",
     "FrozenFact",
     "GraphFact",
+    "HalfOperationFact",
     "HealthFact",
     "InputsFact",
     "LabelsFact",

@@ -50,6 +50,8 @@ class ModuleFact(Fact):
     order: int | None = None
     units: int | None = None
     inside_compiled: bool = False
+    dtype: str | None = None
+    """of its output; None in runs that did not record it"""
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,23 @@ class BirthFact(Fact):
 
 
 @dataclass(frozen=True)
+class HalfOperationFact(Fact):
+    """An operation that ran in a 16-bit type and whose result easily leaves its range or digits: a softmax, a
+    normalisation, a loss, an exponential, a long sum."""
+
+    kind: ClassVar[str] = "half_operation"
+    operator: str
+    """the forward operator, such as LogSoftmax"""
+    dtype: str
+    count: int
+    """how many of them the graph held"""
+    length: int | None = None
+    """values that a sum or mean ran over, the most of them"""
+    file: str | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
 class PrecisionFact(Fact):
     """Mixed precision as it was asked for, and in which type the matrix products of a step were made."""
 
@@ -115,3 +132,5 @@ class PrecisionFact(Fact):
     """types of the parameters"""
     file: str | None = None
     line: int | None = None
+    scaling: bool | None = None
+    """that scaler is switched on; one with enabled=False, or for a device that is not there, multiplies by one"""

@@ -113,7 +113,9 @@ class ActivationProbe:
         units = int(output.shape[unit_dim]) if output.dim() > 1 else None
         if kind in RELU_LIKE and units:
             self._alive[name] = stats.alive_units(output, unit_dim)
-        self._facts[name] = (position, ModuleFact(name=name, type=type_name, activation=kind, units=units))
+        dtype = str(output.dtype).removeprefix("torch.")
+        fact = ModuleFact(name=name, type=type_name, activation=kind, units=units, dtype=dtype)
+        self._facts[name] = (position, fact)
 
     @contained("activations: finish")
     def finish(self) -> None:

@@ -8,6 +8,7 @@ the first steps; later the same operation in the same place of the graph has the
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ WRITTEN_LIMIT = 64
 READ_LIMIT = 32
 """Operations that one look reads."""
 SAMPLES_KEPT = 16
+MOSTLY = 0.5
+"""An overflow that does no more than set some values to zero is written again when it has taken this share."""
 CASTS = ("ToCopyBackward0", "ViewBackward0", "UnsafeViewBackward0", "TransposeBackward0")
 LOG, DIVISION, SQRT, EXP, HALF = "log", "division", "sqrt", "exp", "half"
 
@@ -147,6 +150,17 @@ LOOKED = frozenset(name for name, reader in READERS.items() if reader in (_log, 
 """Those whose gradient alone can be infinite where their result did no harm: read while the loss is finite."""
 
 
+SWALLOWING = {
+    "DivBackward0": ("other", math.inf),
+    "SqrtBackward0": ("result", math.inf),
+    "RsqrtBackward0": ("result", 0.0),
+    "ReciprocalBackward0": ("result", 0.0),
+    "LinalgVectorNormBackward0": ("result", math.inf),
+    "NormBackward1": ("result", math.inf),
+}
+"""Where an infinity is divided by and gone: what float16 operators keep, and the value that only an overflow gives."""
+
+
 class OperationProbe:
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -159,6 +173,7 @@ class OperationProbe:
         """On a look at the graph: free where it holds no operation at risk."""
         if not loss.is_cpu or graph.opaque:
             return
+        self._look_swallowed(graph)
         traced = loss.grad_fn is not None and line_of(loss.grad_fn) is not None
         wanted = READERS.keys() if traced else LOOKED
         if wanted.isdisjoint(graph.operators):
@@ -170,6 +185,23 @@ class OperationProbe:
             reading = READERS[node.name()](node)
             if reading is not None:
                 self._write(node, at, reading, born=False)
+
+    def _look_swallowed(self, graph: Graph) -> None:
+        """A float16 denominator that is infinite: the quotient is zero, and no loss ever shows it."""
+        if SWALLOWING.keys().isdisjoint(graph.operators):
+            return
+        nodes = sorted((n for n in graph.nodes if n.name() in SWALLOWING), key=lambda node: node._sequence_nr())
+        if line_of(nodes[0]) is not None:
+            self._learn_lines(nodes)
+        for at, node in list(_numbered(nodes))[:READ_LIMIT]:
+            name, overflown = SWALLOWING[node.name()]
+            kept = _saved(node, name)
+            if kept is None or kept.dtype != torch.float16:
+                continue
+            bad = kept == overflown
+            if bool(bad.any()):
+                high = float(kept.masked_fill(bad, 0.0).max())
+                self._write(node, at, Reading(HALF, bad, True, high, _dtype(kept), True), born=False)
 
     @contained("operations: trace")
     def trace(self, loss: Tensor | None) -> None:
@@ -223,7 +255,8 @@ class OperationProbe:
         bad = reading.bad
         count = int(bad.sum())
         file, line = self._line(node, at)
-        seen = (node.name(), at, count > 0, born)
+        mostly = reading.trouble == HALF and count >= MOSTLY * bad.numel()
+        seen = (node.name(), at, reading.trouble, count > 0, mostly, born)
         if seen in self._written or len(self._written) >= WRITTEN_LIMIT:
             return
         self._written.add(seen)

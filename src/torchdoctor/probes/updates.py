@@ -13,6 +13,7 @@ from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
+SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 FREE_DEVICE_FACTOR = 4
 """On a device a copy is made only where this many times its size is free."""
 
@@ -26,11 +27,12 @@ class UpdateProbe:
         self._turn = 0
         self._copies: list[Tensor] = []
         self._live: list[Tensor] = []
+        self._held: list[Tensor] = []
         self._columns: tuple[str, ...] = ()
 
     @contained("updates: before")
     def before(self, parameters: list[Tensor], names: tuple[str, ...]) -> None:
-        self._copies, self._live, columns = [], [], []
+        self._copies, self._live, self._held, columns = [], [], [], []
         if not parameters:
             return
         budget = self._available(parameters[0])
@@ -46,6 +48,7 @@ class UpdateProbe:
                 break
             used += size
             self._live.append(parameter.detach())
+            self._held.append(parameter)
             columns.append(names[at])
         self._columns = tuple(columns)
         self._copies = [p.clone() for p in self._live]
@@ -63,7 +66,8 @@ class UpdateProbe:
             return
         step, record, columns = self._context.step, self._context.record, self._columns
         both = torch.stack([stats.change_norms(self._copies, self._live), stats.norms(self._copies)])
-        self._copies, self._live = [], []
+        self._look_lost()
+        self._copies, self._live, self._held = [], [], []
 
         def arrived(values: NDArray[Any]) -> None:
             change, size = values.astype(np.float32)
@@ -72,3 +76,21 @@ class UpdateProbe:
             record.matrix(step, columns, {signals.UPDATE_RATIO.name: ratio})
 
         self._context.read(both, arrived)
+
+    def _look_lost(self) -> None:
+        """Of weights in 16 bits: which elements had a gradient, and are what they were."""
+        shares, columns = [], []
+        for before, parameter, name in zip(self._copies, self._held, self._columns, strict=True):
+            if parameter.dtype in SIXTEEN_BITS and parameter.grad is not None and not parameter.grad.is_sparse:
+                pushed = parameter.grad != 0
+                lost = (before == parameter.detach()) & pushed
+                shares.append(lost.sum() / pushed.sum())
+                columns.append(name)
+        if not shares:
+            return
+        step, record, names = self._context.step, self._context.record, tuple(columns)
+
+        def arrived(values: NDArray[Any]) -> None:
+            record.matrix(step, names, {signals.UPDATE_LOST.name: values.astype(np.float32)})
+
+        self._context.read(torch.stack(shares).float(), arrived)

@@ -82,6 +82,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("overwrite", "nothing changed the parameters from outside"),
     ("resume", "nothing was loaded"),
     ("precision", "mixed precision is not used"),
+    ("half_operation", "nothing delicate ran in half precision"),
     ("pause", "nothing held the training up"),
     ("synchronisation", "no device was waited for"),
     ("device", "no CUDA device was measured"),
