@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +27,16 @@ REPORT_BYTES = 1 << 16
 OUR_THREADS = "torchdoctor-"
 FREE_SHARE = 0.5
 """Of the memory that is free; a child that writes to all it was given doubles what the process holds."""
+
+FORBIDDEN = frozenset(
+    [
+        *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.system"),
+        *("os.fork", "os.posix_spawn", "os.exec", "subprocess.Popen", "socket.connect", "socket.bind"),
+        *("shutil.copyfile", "shutil.move", "shutil.rmtree", "urllib.Request", "sqlite3.connect"),
+    ]
+)
+"""Python's audit events that leave this process."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 Report = dict[str, Any]
 
@@ -101,6 +112,20 @@ def tell(pipe: int, report: Report) -> NoReturn:
         os._exit(0)
 
 
+def stay_inside(give_up: Callable[[str], NoReturn]) -> Callable[[str, tuple[Any, ...]], None]:
+    """For sys.addaudithook, in a child that runs the user's loop on: what would reach beyond this process ends it."""
+
+    def audit(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if isinstance(flags, int) and flags & WRITING and path != os.devnull and "__pycache__" not in str(path):
+                give_up("the script writes a file before its next step")
+        elif event in FORBIDDEN:
+            give_up(f"the script does more than train before its next step ({event})")
+
+    return audit
+
+
 def end_child() -> None:
     """The training has come to its end: in a child that ran on with it, nothing is to follow."""
     if os.getpid() in _children:
@@ -125,6 +150,15 @@ def _put_user_aside(pipe: int, seconds: float) -> None:
     gc.disable()
     os.nice(10)
     torch.set_num_threads(1)
+
+
+def unfit() -> str | None:
+    """Why a child could not run the user's loop on, or None."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return "several processes train together"
+    if torch.cuda.is_initialized():
+        return "a process that uses a GPU cannot be forked"
+    return None
 
 
 def unsafe(largest: int | None = None, threads: bool = False) -> str | None:

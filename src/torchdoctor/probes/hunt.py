@@ -10,14 +10,13 @@ import weakref
 from time import perf_counter
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import BirthFact
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.forking import Child, fork, unsafe
+from torchdoctor.probes.forking import Child, fork, unfit, unsafe
 from torchdoctor.probes.rerun import Rerun
 from torchdoctor.probes.step_start import StepStart
 
@@ -90,7 +89,7 @@ class Hunt:
             return
         self._wanted = None
         self._left -= 1
-        reason = self._unfit() or unsafe(threads=True)
+        reason = unfit() or unsafe(threads=True)
         if reason is not None:
             self._context.unsupported["birth"] = reason
             return
@@ -102,13 +101,6 @@ class Hunt:
             return
         if self._child is None:
             Rerun(pipe, self._start, self._context.names, self._roles).begin_in_child(optimizer)
-
-    def _unfit(self) -> str | None:
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return "several processes train together"
-        if torch.cuda.is_initialized():
-            return "a process that uses a GPU cannot be forked"
-        return None
 
     @contained("hunt: poll")
     def poll(self, patience: float = 0.0) -> None:

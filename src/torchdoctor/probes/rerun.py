@@ -28,22 +28,14 @@ from torchdoctor.probes import rewind
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.context import Names
-from torchdoctor.probes.forking import tell
+from torchdoctor.probes.forking import stay_inside, tell
 from torchdoctor.probes.graph import line_of
 from torchdoctor.probes.inspector import NAN, Birth, Inspector, Where, is_checked
+from torchdoctor.probes.module_spans import ModuleSpans
 from torchdoctor.probes.step_start import StepStart
 
 ATTEMPTS = 4
 """Backwards beyond the batches that are given again before it is given up."""
-FORBIDDEN = frozenset(
-    [
-        *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.system"),
-        *("os.fork", "os.posix_spawn", "os.exec", "subprocess.Popen", "socket.connect", "socket.bind"),
-        *("shutil.copyfile", "shutil.move", "shutil.rmtree", "urllib.Request", "sqlite3.connect"),
-    ]
-)
-"""Python's audit events that leave this process."""
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
@@ -59,9 +51,7 @@ class Rerun:
         self._inspector = Inspector(self._locate, lambda t: self._known.get(_storage(t)))
         self._served = 0
         self._attempts = 0
-        self._modules: list[str] = []
-        self._spans: list[tuple[int, int, str]] = []
-        """sequence numbers of the operations that each module made"""
+        self._modules = ModuleSpans(names)
         self._outside: FrameType | None = None
         """the frame that called backward"""
         self._backward = torch.autograd.backward
@@ -72,7 +62,7 @@ class Rerun:
 
     def begin_in_child(self, optimizer: Optimizer | None = None) -> None:
         """The broken step is under way; the caller returns into it. `optimizer`: its update begins now."""
-        sys.addaudithook(self._audit)
+        sys.addaudithook(stay_inside(self._give_up))
         self._hold_back(optimizer)
         rewind.to_loop_start(self._restore)
         self.begin()
@@ -87,8 +77,8 @@ class Rerun:
             _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
         register_optimizer_step_pre_hook(lambda updated, _args, _kwargs: self._clear(updated))
         register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
-        hooks.register_module_forward_pre_hook(self._enter_module)
-        hooks.register_module_forward_hook(self._leave_module, always_call=True)
+        hooks.register_module_forward_pre_hook(self._count_samples)
+        self._modules.watch()
         torch.set_anomaly_enabled(True, check_nan=False)
         self._inspector.__enter__()
 
@@ -97,8 +87,7 @@ class Rerun:
     def _restore(self) -> None:
         """A step begins anew."""
         self._inspector.forget()
-        self._modules.clear()
-        self._spans.clear()
+        self._modules.forget()
         if self._start.random is not None:
             torch.default_generator.set_state(self._start.random)
 
@@ -161,29 +150,17 @@ class Rerun:
 
     # -- where ------------------------------------------------------------------------
 
-    def _enter_module(self, module: Any, args: Any) -> None:
-        if not self._modules:
+    def _count_samples(self, _module: Any, args: Any) -> None:
+        if self._modules.current is None:
             given = first_tensor(args)
             self._samples = int(given.shape[0]) if given is not None and given.dim() else self._samples
-        self._modules.append(self._names.module_names.get(id(module)) or type(module).__name__)
-        self._spans.append((torch.autograd._get_sequence_nr(), -1, self._modules[-1]))
-
-    def _leave_module(self, _module: Any, _args: Any, _output: Any) -> None:
-        name = self._modules.pop() if self._modules else ""
-        for i in range(len(self._spans) - 1, -1, -1):
-            first, last, of = self._spans[i]
-            if last < 0 and of == name:
-                self._spans[i] = (first, torch.autograd._get_sequence_nr(), of)
-                return
 
     def _locate(self) -> Where:
         place = caller()
         node = _current_node()
         if node is None:
-            return Where(place, self._modules[-1] if self._modules else None)
-        number = node._sequence_nr()
-        inside = [(last - first, name) for first, last, name in self._spans if first <= number < last]
-        module = min(inside)[1] if inside else None
+            return Where(place, self._modules.current)
+        module = self._modules.around(node._sequence_nr())
         if self._outside is not None and place == _at(self._outside):
             place = line_of(node) or place
         return Where(place, module, node.name())
@@ -199,14 +176,6 @@ class Rerun:
 
     def _give_up(self, reason: str) -> NoReturn:
         tell(self._pipe, {"reason": reason})
-
-    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        if event == "open":
-            path, _, flags = args
-            if isinstance(flags, int) and flags & WRITING and path != os.devnull and "__pycache__" not in str(path):
-                self._give_up("the script writes a file before its next step")
-        elif event in FORBIDDEN:
-            self._give_up(f"the script does more than train before its next step ({event})")
 
 
 def describe(birth: Birth, noticed: str, samples: int) -> dict[str, Any]:
