@@ -329,7 +329,17 @@ def _extras(run: Run) -> list[str]:
     clip = run.last_fact(ClipFact)
     if clip is not None:
         extras.append(f"gradients clipped by {clip.how} at {number(clip.threshold)}")
-    return extras
+    return extras + _scaler(run)
+
+
+def _scaler(run: Run) -> list[str]:
+    scale, skipped = run.scalar(signals.SCALE), run.scalar(signals.STEP_SKIPPED)
+    if not len(scale):
+        return []
+    updates = len(skipped) * skipped.merged
+    left_out = round(float(np.nansum(skipped.values)) * skipped.merged)
+    last = number(float(scale.last(1).values[-1]))
+    return [f"gradient scaler at {last} ({left_out:,} of {count(updates, 'update')} skipped)"]
 
 
 def _amount(parameters: int) -> str:

@@ -30,6 +30,12 @@ SOFTMAXES = (
 WITH_NUMBERS = ("add", "sub", "rsub", "mul", "div", "pow", "remainder", "fmod")
 """Operations of a tensor and a number; the numbers of others are dimensions and settings."""
 CHAIN_SHOWN = 6
+PRODUCTS = (
+    *("addmm", "mm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "linear", "matmul", "convolution"),
+    *("mkldnn_convolution", "mkldnn_linear", "addmm_activation", "cudnn_convolution", "thnn_conv2d"),
+)
+SUMS = ("sum", "cumsum", "mean", "prod", "linalg_vector_norm", "norm")
+"""Operations in which many values become one, so that no single one is to blame."""
 
 
 def first_birth(run: Run) -> tuple[int, BirthFact] | None:
@@ -123,10 +129,28 @@ def words(fact: BirthFact) -> str:
     name = plain(fact.operator)
     if fact.backward:
         name = f"{name} in the backward of {forward_name(fact)}"
-    beside = fact.scalars if len(fact.at) < 2 and plain(fact.operator) in WITH_NUMBERS else []
+    return f"{_called(name, fact)}{_given(fact)} gave {_result(fact)}{f' {where}' if where else ''}"
+
+
+def called(fact: BirthFact) -> str:
+    """The forward operation in words that stand in a program or a sentence."""
+    return _called(forward_name(fact), fact)
+
+
+def _called(name: str, fact: BirthFact) -> str:
+    return f"the cast to {fact.dtype}" if name == "to_copy" else name
+
+
+def _given(fact: BirthFact) -> str:
+    name = plain(fact.operator)
+    large = [max(abs(v) for v in pair if v is not None) for pair in fact.inputs if any(v is not None for v in pair)]
+    if large and name in PRODUCTS:
+        return f" of values up to {' and '.join(f'{v:.3g}' for v in large[-2:])}"
+    if large and name in SUMS:
+        return f" of values up to {large[0]:.3g}"
+    beside = fact.scalars if len(fact.at) < 2 and name in WITH_NUMBERS else []
     values = [f"{v:.3g}" for v in (*fact.at, *beside) if v is not None]
-    given = f" of {' and '.join(values[:2])}" if values else ""
-    return f"{name}{given} gave {_result(fact)}{f' {where}' if where else ''}"
+    return f" of {' and '.join(values[:2])}" if values else ""
 
 
 def way(fact: BirthFact) -> str:

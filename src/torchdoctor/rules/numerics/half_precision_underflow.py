@@ -11,20 +11,23 @@ weights that are themselves kept in bfloat16 (or float16) do not move when updat
   fine-tuning.
 
 ## How it is detected
-Lost gradients: matrix products run in float16 without a scaler, and in most looks the largest gradient of a weight
-matrix lies under float16's smallest normal number (6.1e-5) with a fifth or more of its elements exactly zero, or all
-are zero. Lost updates: parameters are kept in a 16-bit type, the usual update of an element (the learning rate for
-Adam, rate times gradient for SGD) is under half the gap between neighbouring numbers at the weight's mean size, and
-the change that was measured is accordingly smaller than it should be. Half of the weight matrices must show it.
+Lost gradients: matrix products run in float16, and in most looks the largest gradient of a weight matrix, times the
+scale if there is a scaler, lies under float16's smallest normal number (6.1e-5) with a fifth or more of its elements
+exactly zero, or all are zero. Lost updates: parameters are kept in a 16-bit type, the usual update of an element (the
+learning rate for Adam, rate times gradient for SGD) is under half the gap between neighbouring numbers at the weight's
+mean size, and the change that was measured is accordingly smaller than it should be. Weights before and after an
+update are compared, too: of the elements with a gradient, how many are bit for bit what they were. With optimizers
+whose step does not follow from their settings this decides: nine in ten, from the first half of the run on, while the
+loss hardly falls. Half of the weight matrices must show it.
 
 ## How to fix it
 For float16: `torch.amp.GradScaler`. For 16-bit weights: keep the parameters in float32 and compute under autocast; or
 an optimizer with float32 master weights or stochastic rounding; or a larger learning rate.
 
 ## Known false alarms
-With a scaler small gradients are not lost, and nothing is said. Optimizers other than SGD and the Adam family are
-judged by a change of exactly zero alone. Sparse gradients (embeddings) are left out unless their largest element is
-tiny, too.
+With a scaler at work small gradients are not lost, and what is left is said; one that is switched off counts as none.
+Late in a training most updates are small and round away: without a stuck loss that is not told. Sparse gradients
+(embeddings) are left out unless their largest element is tiny, too.
 
 ## References
 Micikevicius et al., "Mixed precision training", 2018. Zamirai et al., "Revisiting BFloat16 training", 2020.
@@ -39,10 +42,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.facts import ParameterFact, PrecisionFact
-from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
+from torchdoctor.rules import curves
+from torchdoctor.rules.numerics import headroom
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import GRADIENT, LEARNING_RATE, UPDATE_RATIO, WEIGHT
+from torchdoctor.signals import GRADIENT, LEARNING_RATE, LOSS_TRAIN, SCALE, UPDATE_LOST, UPDATE_RATIO, WEIGHT
 
 RULE = Rule(
     code="N006",
@@ -61,7 +66,11 @@ PRECISION = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Half the gap between neighbouring numbers, against the number: less than this added changes nothing."""
 MOVED = 0.7
 """Measured change against the expected one, above which updates evidently arrive."""
-MOST, LEAST_LOOKS = 0.5, 3
+MOST, LEAST_LOOKS, SHOWN = 0.5, 3, 3
+NEARLY_ALL = 0.9
+"""Share of updates that round to nothing, from which on a matrix stands still but for a few large gradients."""
+STUCK = 0.8
+"""The loss keeps so much of its start."""
 ADAMS = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax")
 
 
@@ -75,7 +84,7 @@ class Lost:
     text: str
 
 
-def detect(run: Run) -> Iterator[Finding]:
+def detect(run: Run) -> Iterator[Finding | RuledOut]:
     matrices = {n: p for n, p in run.parameters.items() if len(p.shape) > 1}
     if not matrices:
         return
@@ -87,13 +96,19 @@ def detect(run: Run) -> Iterator[Finding]:
     lost = [x for n, p in kept.items() if (x := _lost_update(run, n, p)) is not None]
     if lost and len(lost) >= MOST * len(matrices):
         yield _tell(run, lost, "updates", len(matrices))
+        return
+    nearest = headroom.of_gradients(run)
+    if nearest is not None:
+        text = f"gradients in float16 stand {nearest[1]:.1f} powers of two above its last number (least: {nearest[0]})"
+        yield RuledOut(RULE.name, text, GRADIENT["absmean"].name, nearest[1])
 
 
 def _lost_gradients(run: Run, names: list[str]) -> list[Lost]:
     precision = run.last_fact(PrecisionFact)
-    in_half = precision is not None and not precision.scaler and precision.products.get("float16", 0) > 0
+    in_half = precision is not None and precision.products.get("float16", 0) > 0
     in_half = in_half or all(run.parameters[n].dtype.removeprefix("torch.") == "float16" for n in names)
-    if not in_half or (precision is not None and precision.scaler):
+    unknown = precision is not None and precision.scaler and precision.scaling is not False and not run.has(SCALE)
+    if not in_half or unknown:
         return []
     largest, zeros = run.matrix(GRADIENT["absmax"]), run.matrix(GRADIENT["zeros"])
     found = []
@@ -102,10 +117,12 @@ def _lost_gradients(run: Run, names: list[str]) -> list[Lost]:
             continue
         high, none = largest.column(name).values, zeros.column(name).values
         n = min(len(high), len(none))
-        bad = (high[:n] < SMALLEST_NORMAL) & (none[:n] >= ZEROS)
+        scale = headroom.scales(run, largest.column(name).steps[:n])
+        bad = (high[:n] * scale < SMALLEST_NORMAL) & (none[:n] >= ZEROS)
         if n >= LEAST_LOOKS and bad.mean() >= MOST:
             top, share = float(np.median(high[:n])), float(np.median(none[:n]))
-            text = f"{name}: largest gradient {top:.2g}, {share:.0%} of its gradient exactly zero"
+            times = f" at scale {np.median(scale):.2g}" if run.has(SCALE) else ""
+            text = f"{name}: largest gradient {top:.2g}{times}, {share:.0%} of its gradient exactly zero"
             found.append(Lost(name, top, SMALLEST_NORMAL, text))
     return found
 
@@ -124,13 +141,38 @@ def _lost_update(run: Run, name: str, parameter: ParameterFact) -> Lost | None:
     step = _usual_step(run, float(np.nanmedian(pushed)), math.prod(parameter.shape))
     median = float(np.nanmedian(moved))
     gap = weight * PRECISION[kind]
+    share = _left_as_it_was(run, name)
     if step is None or not length > 0:
-        return Lost(name, 0.0, gap, f"{name} ({kind}): gradients arrive, and nothing changes") if median == 0 else None
+        if median == 0:
+            return Lost(name, 0.0, gap, f"{name} ({kind}): gradients arrive, and nothing changes")
+        if share is not None and min(share) >= NEARLY_ALL and _is_stuck(run):
+            text = f"{name} ({kind}): of its elements with a gradient an update leaves {share[1]:.0%} as they were"
+            return Lost(name, share[1], NEARLY_ALL, text)
+        return None
     expected = step * math.sqrt(math.prod(parameter.shape)) / length
     if step < gap and median < MOVED * expected:
         text = f"{name} ({kind}): a usual update of {step:.2g} against {gap:.2g}, the least that changes {weight:.2g}"
-        return Lost(name, step, gap, text)
+        measured = f"; {share[1]:.0%} of its elements with a gradient stay as they were" if share is not None else ""
+        return Lost(name, step, gap, text + measured)
     return None
+
+
+def _left_as_it_was(run: Run, name: str) -> tuple[float, float] | None:
+    """Of the elements with a gradient the share that an update did not change: in the run's first half, and in all."""
+    lost = run.matrix(UPDATE_LOST)
+    if name not in lost.columns:
+        return None
+    values = lost.column(name).values
+    values = values[np.isfinite(values)]
+    if len(values) < LEAST_LOOKS:
+        return None
+    return float(np.median(values[: (len(values) + 1) // 2])), float(np.median(values))
+
+
+def _is_stuck(run: Run) -> bool:
+    loss = run.scalar(LOSS_TRAIN).values
+    loss = loss[np.isfinite(loss)]
+    return len(loss) >= LEAST_LOOKS and curves.level(loss) > STUCK * curves.level(loss, end=False) > 0
 
 
 def _usual_step(run: Run, gradient: float, elements: int) -> float | None:
@@ -148,20 +190,26 @@ def _usual_step(run: Run, gradient: float, elements: int) -> float | None:
     return rate * gradient / math.sqrt(elements) if plain else None
 
 
+def _kind(run: Run, lost: list[Lost]) -> str:
+    return run.parameters[lost[0].name].dtype.removeprefix("torch.")
+
+
 def _tell(run: Run, lost: list[Lost], what: str, of: int) -> Finding:
     precision = run.last_fact(PrecisionFact)
     place = Place(file=precision.file, line=precision.line) if precision is not None and precision.file else None
     gradients = what == "gradients"
+    signal = GRADIENT["absmax"] if gradients else UPDATE_RATIO
     return RULE.finding(
         severity=Severity.ERROR if len(lost) == of else Severity.WARNING,
         confidence=0.9 if gradients else 0.85,
         title=f"{what} of {len(lost)} of {of} weight matrices are lost in half precision",
-        summary="Gradients under what float16 can hold become zero, and nothing scales them up."
+        summary="Gradients under what float16 can hold become zero, and nothing scales them up enough."
         if gradients
         else "The weights are kept in 16 bits, and most updates are smaller than the gap to the next number.",
         evidence=[
-            Evidence(x.text, GRADIENT["absmax"].name if gradients else UPDATE_RATIO.name, x.value, x.threshold)
-            for x in lost[:4]
+            *(Evidence(x.text, signal.name, x.value, x.threshold) for x in lost[:SHOWN]),
+            *(headroom.flushed(run) if gradients else []),
+            *headroom.delicate(run, "float16" if gradients else _kind(run, lost)),
         ],
         fix=Fix(
             "Scale the loss with a gradient scaler, or use bfloat16.",

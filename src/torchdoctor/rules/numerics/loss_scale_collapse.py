@@ -35,6 +35,7 @@ import numpy as np
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.nonfinite import loss_broke_at
+from torchdoctor.rules.numerics import headroom
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -86,6 +87,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
                 curves.spark(scale.values),
             ),
             Evidence(f"{share:.0%} of the last updates were skipped", STEP_SKIPPED.name, share, SKIPPED),
+            *_history(run),
+            *headroom.flushed(run),
             *([Evidence(f"the loss is not finite from step {broke} on")] if broke is not None else []),
         ],
         fix=Fix(
@@ -98,3 +101,16 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         first_step=int(scale.steps[fell[0]]) if len(fell) else int(scale.steps[-1]),
         symptoms=("nan-later",) if broke is not None else (),
     )
+
+
+def _history(run: Run) -> list[Evidence]:
+    """How the scale came to where it is, told where every step is known."""
+    scale, skipped = run.scalar(SCALE), run.scalar(STEP_SKIPPED)
+    if scale.merged > 1 or len(scale) < 2 or not len(skipped):
+        return []
+    ratio = scale.values[1:] / scale.values[:-1]
+    lowered, raised = int((ratio < 1).sum()), int((ratio > 1).sum())
+    at = skipped.steps[skipped.values > 0]
+    when = f", from step {at[0]} to {at[-1]}" if len(at) else ""
+    text = f"lowered {lowered} times, raised {raised} times; {len(at)} of {len(skipped)} updates skipped{when}"
+    return [Evidence(text, STEP_SKIPPED.name, float(len(at)))]

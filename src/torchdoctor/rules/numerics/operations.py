@@ -6,7 +6,7 @@ finite, then gradients or weights were not, and an operation had been seen at a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from torchdoctor.facts import BirthFact, NonfiniteFact, OperationFact
@@ -60,7 +60,7 @@ def find_birth(run: Run, trouble: str) -> Birth | None:
         if births.trouble_of(found) != trouble:
             return None
         value = next((v for v in reversed(found.at) if v is not None), None)
-        return Birth(step, births.forward_name(found), found.backward, True, found, value)
+        return Birth(step, births.called(found), found.backward, True, found, value)
     broke = loss_broke_at(run)
     facts = run.facts_at(OperationFact)
     born = [(step, f) for step, f in facts if f.born]
@@ -93,9 +93,17 @@ def _batch_was_bad(run: Run) -> bool:
 
 
 def tell(
-    run: Run, rule: Rule, birth: Birth, *, what: str, edge: str, fix: Fix, unit: str = "smallest value that went in"
+    run: Run,
+    rule: Rule,
+    birth: Birth,
+    *,
+    what: str,
+    edge: str,
+    fix: Fix,
+    unit: str = "smallest value that went in",
+    more: Sequence[Evidence] = (),
 ) -> Iterator[Finding]:
-    """The finding: `what` happens, at which `edge`, and how to write it instead."""
+    """The finding: `what` happens, at which `edge`, and how to write it instead; `more` stands behind the birth."""
     fact = birth.fact
     diverged = has_diverged(run, birth.step)
     way = "its gradient is not finite there" if birth.backward else "the loss is not finite from that step on"
@@ -110,7 +118,8 @@ def tell(
         evidence.append(Evidence("the loss itself was finite: the NaN was born in the backward pass"))
     if diverged:
         evidence.append(Evidence("the loss had grown far above its start before: look for what made it diverge, too"))
-    evidence += chain(run)
+    told = chain(run)
+    evidence += [*told[:1], *more, *told[1:]]
     proved = birth.checked or not birth.backward
     yield rule.finding(
         severity=Severity.WARNING if diverged else Severity.ERROR,
