@@ -46,6 +46,8 @@ def watch(
     capture: str | Sequence[str] | None = None,
     capture_limit: int | str | None = None,
     keep_captures: int | None = None,
+    on_nonfinite: str | None = None,
+    rollback_limit: int | str | None = None,
 ) -> Doctor:
     """Watch the training that follows, until `close()` or the end of a `with` block.
 
@@ -60,6 +62,9 @@ def watch(
     capture     on what the step's batch, weights and state are written into the run: "nonfinite", "exception" (both by
                 default), "spike"; "none" for never. `capture_limit` ("2GB") is the most that one of them takes,
                 `keep_captures` (5) how many stay. They hold your data.
+    on_nonfinite  what is done about an update whose loss or gradients are NaN or infinite: "report" (default: nothing),
+                "skip" it, "halt" with `StopTraining`, or "rollback" to the last snapshot of weights, buffers and
+                optimizer state, which takes at most `rollback_limit` ("2GiB") of memory
     """
     for target in targets:
         if not isinstance(target, (nn.Module, Optimizer)):
@@ -74,6 +79,7 @@ def watch(
         every_step=every_step,
         stop_on=tuple(stop_on),
         **settings.captures.over(capture, capture_limit, keep_captures),
+        **settings.remedy.over(on_nonfinite, rollback_limit),
     )
     if is_disabled():
         return Doctor(None, quiet=True)

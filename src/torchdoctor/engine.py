@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torchdoctor.facts import HealthFact
+from torchdoctor.facts import HealthFact, RemedyFact
 from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Silenced, Verdict
 from torchdoctor.permits import find_permit
-from torchdoctor.rules import LoadedRule, catalogue
+from torchdoctor.rules import LoadedRule, catalogue, remedies
 from torchdoctor.rules.rule import FAMILIES
 from torchdoctor.rules.thresholds import adjust
 from torchdoctor.run import Run
@@ -83,6 +83,9 @@ def describe(run: Run) -> dict[str, Any]:
     ]
     health = run.last_fact(HealthFact)
     described["overhead"] = health.overhead if health else None
+    remedy = run.last_fact(RemedyFact)
+    if remedy is not None:
+        described["on_nonfinite"] = remedy.to_dict() | {"text": "; ".join(remedies.describe(run))}
     return described
 
 

@@ -8,7 +8,7 @@
     │   ├── NotARunError        there is no run at that path
     │   ├── NewerRunError       written by a newer torchdoctor
     │   └── CaptureError        a capture in it cannot be read or written
-    └── StopTraining            the user asked to stop on a finding, and it was found
+    └── StopTraining            the user asked to stop on a finding or a NaN, and it came
 
 An error says what failed, what was seen, and what to do next. None of them is ever raised into a
 training loop, except `StopTraining`, which the user asks for by name.
@@ -50,4 +50,8 @@ class CaptureError(RunError):
 
 
 class StopTraining(TorchdoctorError):  # noqa: N818 - reads as the command it is
-    """Ends the training loop because a finding the user named with `stop_on` stands."""
+    """Ends the training loop: a finding the user named with `stop_on` stands, or `on_nonfinite` says halt."""
+
+
+HALTED = "halted at step"
+"""Begins what it says in the second case."""

@@ -5,6 +5,7 @@
     ignore = ["overfitting"]
     fail-on = "warning"
     capture = ["nonfinite", "spike"]                    # or "none"; with capture-limit = "2GB", keep-captures = 5
+    on-nonfinite = "skip"                               # or "report", "halt", "rollback" with rollback-limit = "2GB"
 
     [tool.torchdoctor.severity]
     clipping-too-tight = "info"
@@ -33,7 +34,8 @@ RULES = Path(__file__).parent / "rules"
 CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*")
 FILE, SECTION = "pyproject.toml", "torchdoctor"
 CAPTURE_KEYS = ("capture", "capture-limit", "keep-captures")
-KEYS = ("select", "ignore", "fail-on", *CAPTURE_KEYS, "severity", "thresholds")
+REMEDY_KEYS = ("on-nonfinite", "rollback-limit")
+KEYS = ("select", "ignore", "fail-on", *CAPTURE_KEYS, *REMEDY_KEYS, "severity", "thresholds")
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 
 
@@ -69,6 +71,22 @@ class CaptureWishes:
 
 
 @dataclass(frozen=True)
+class RemedyWishes:
+    """What is done about values that are not finite; None leaves it to the defaults of attach.options."""
+
+    on_nonfinite: str | None = None
+    limit_bytes: int | None = None
+
+    def over(self, mode: str | None, limit: int | str | None, option: str = "rollback_limit") -> dict[str, Any]:
+        """The options that these wishes and, over them, those of a call or a command line come to."""
+        wishes = {
+            "on_nonfinite": self.on_nonfinite if mode is None else mode,
+            "rollback_bytes": self.limit_bytes if limit is None else read_size(limit, option),
+        }
+        return {name: value for name, value in wishes.items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Settings:
     """Checked wishes; the defaults leave everything as it is. Plain data, so that it can travel to child processes."""
 
@@ -79,6 +97,7 @@ class Settings:
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     fail_on: str | None = None
     captures: CaptureWishes = CaptureWishes()
+    remedy: RemedyWishes = RemedyWishes()
     folders: tuple[str, ...] = ()
     """where the user's own source lies: lines there may allow a finding"""
 
@@ -92,7 +111,8 @@ class Settings:
     def from_dict(cls, data: Mapping[str, Any]) -> Settings:
         lists = {k: tuple(data.get(k, ())) for k in ("select", "ignore", "folders")}
         captures = CaptureWishes(**data.get("captures", {}))
-        return cls(**{**data, **lists, "captures": captures})
+        remedy = RemedyWishes(**data.get("remedy", {}))
+        return cls(**{**data, **lists, "captures": captures, "remedy": remedy})
 
     def updated(
         self,
@@ -179,7 +199,7 @@ def read(path: Path) -> Settings:
             for name, values in _table(section, "thresholds", where).items()
         },
     )
-    settings = replace(settings, captures=_captures(section, where))
+    settings = replace(settings, captures=_captures(section, where), remedy=_remedy(section, where))
     fail_on = section.get("fail-on")
     return replace(settings, fail_on=read_severity(fail_on, f"{where}fail-on")) if fail_on is not None else settings
 
@@ -251,6 +271,13 @@ def _captures(section: Mapping[str, Any], where: str) -> CaptureWishes:
         limit_bytes=read_size(limit, f"{where}capture-limit") if limit is not None else None,
         keep=keep,
     )
+
+
+def _remedy(section: Mapping[str, Any], where: str) -> RemedyWishes:
+    mode, limit = section.get("on-nonfinite"), section.get("rollback-limit")
+    if mode is not None and not isinstance(mode, str):
+        raise UsageError(f"{where}on-nonfinite is one word, not {mode!r}")
+    return RemedyWishes(mode, read_size(limit, f"{where}rollback-limit") if limit is not None else None)
 
 
 def _select(word: str, where: str) -> list[str]:

@@ -107,14 +107,17 @@ class Installation:
         wrap(logging.Logger, "handle", after=printing.logged)
         LoggerSites(printing).place(self.patches)
         self._keep_scripting_whole()
-        self._hook(register_optimizer_step_pre_hook, sites.step_begins, unless=session)
-        self._hook(register_optimizer_step_post_hook, sites.step_ends)
+        begins, ends = _when_not_counted(sites.step_begins, session), sites.step_ends
+        if session.remedy.on:
+            begins, ends = _with_remedy_before(sites.step_begins, session), _with_remedy_after(ends, session)
+        self._hook(register_optimizer_step_pre_hook, begins)
+        self._hook(register_optimizer_step_post_hook, ends)
 
-    def _hook(self, register: Any, handler: Any, unless: Session | None = None) -> None:
-        """A global hook; with `unless`, steps that are only counted go by, if their gradients are finite."""
+    def _hook(self, register: Any, handler: Any) -> None:
+        """A global hook. One of each kind: a forked child takes it out while torch goes through them."""
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
-        self._handles.append(register(handler if unless is None else _when_not_counted(handler, unless)))
+        self._handles.append(register(handler))
 
     def _keep_scripting_whole(self) -> None:
         """torch.jit.script reads the source of what it compiles: it must find the originals."""
@@ -142,13 +145,40 @@ class Installation:
 
 
 def _when_not_counted(handler: Any, session: Session) -> Any:
-    """A closure is told in any case: it makes the step an unusual one."""
+    """Steps that are only counted go by, if their gradients are finite. A closure is told in any case: it makes the
+    step an unusual one."""
     steady, is_broken = session.steady, session.hunt.is_broken
 
     @functools.wraps(handler)
     def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if len(args) > 1 or kwargs or not steady.on or is_broken():
             handler(optimizer, args, kwargs)
+
+    return hook
+
+
+def _with_remedy_before(handler: Any, session: Session) -> Any:
+    """The same where something is to be done about gradients that are not finite: all of them are looked at."""
+    steady, remedy = session.steady, session.remedy
+
+    @functools.wraps(handler)
+    def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        closure = (args[1] if len(args) > 1 else kwargs.get("closure")) is not None
+        remedy.look(optimizer, closure)
+        if len(args) > 1 or kwargs or not steady.on or remedy.tripped:
+            handler(optimizer, args, kwargs)
+        remedy.act(optimizer)
+
+    return hook
+
+
+def _with_remedy_after(handler: Any, session: Session) -> Any:
+    remedy = session.remedy
+
+    @functools.wraps(handler)
+    def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        remedy.after(optimizer)
+        handler(optimizer, args, kwargs)
 
     return hook
 

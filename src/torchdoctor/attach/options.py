@@ -17,6 +17,9 @@ DISABLE_KEY = "TORCHDOCTOR_DISABLE"
 OVERHEAD = 0.01
 
 NONFINITE, SPIKE, EXCEPTION, ASKED = "nonfinite", "spike", "exception", "asked"
+REPORT, SKIP, HALT, ROLLBACK = "report", "skip", "halt", "rollback"
+REMEDIES = (REPORT, SKIP, HALT, ROLLBACK)
+"""What is done about a loss or gradient that is not finite."""
 CAPTURES = (NONFINITE, SPIKE, EXCEPTION, ASKED)
 """On what a capture is taken; `asked` is doctor.capture(), which also works beside any of the others."""
 
@@ -56,6 +59,10 @@ class Options:
     """most that one capture may take in memory and on disk"""
     keep_captures: int = 5
     """of the captures of a run, the first half (rounded up) and the last"""
+    on_nonfinite: str = REPORT
+    """what is done about an update whose loss or gradients are not finite"""
+    rollback_bytes: int = 2 << 30
+    """most memory for the snapshot that `rollback` goes back to; none is taken in the other modes"""
     shared: bool = False
     """other processes may train under this name, too: one without a rank takes a free name (see ranks.take_place)"""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -69,6 +76,10 @@ class Options:
         for word in self.capture:
             if word not in CAPTURES:
                 raise UsageError(f"capture takes {', '.join(CAPTURES)} or none, not {word!r}")
+        if self.on_nonfinite not in REMEDIES:
+            raise UsageError(f"on_nonfinite is {', '.join(REMEDIES[:-1])} or {ROLLBACK}, not {self.on_nonfinite!r}")
+        if self.rollback_bytes < 1:
+            raise UsageError('the memory for a rollback is at least 1 byte; on_nonfinite="skip" needs none')
         if self.capture_bytes < 1 or self.keep_captures < 1:
             raise UsageError("the limit and the number of captures are at least 1; --capture none switches them off")
 

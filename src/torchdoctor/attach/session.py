@@ -33,6 +33,7 @@ from torchdoctor.attach.probing import Probes
 from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
+from torchdoctor.attach.remedy import Remedy
 from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
 from torchdoctor.facts import (
@@ -88,6 +89,7 @@ class Session(Probes):
             self.context.on_nonfinite = self.live.alarm
         super().__init__(self.context, self.loop, options, self._loss_nonfinite, self._loss_high)
         self.capturing = Capturing(self)
+        self.remedy = Remedy(self)
         self.look_cost: dict[str, float] = {}
         self.batch: list[Tensor] = []
         self.targets: list[Tensor] = []
@@ -233,7 +235,7 @@ class Session(Probes):
         """The last thing before an update: if a gradient is not finite, find out where that began."""
         if self.structural:
             self.hunt.choose(self.graph.orders)
-        if self.context.bad_gradients_at == self.context.step or self.hunt.is_broken():
+        if self.context.bad_gradients_at == self.context.step or self.remedy.tripped or self.hunt.is_broken():
             self.capturing.take(NONFINITE)
             self.hunt.gradient_broke()
             self.hunt.begin(optimizer)
@@ -314,6 +316,7 @@ class Session(Probes):
         if self.root is not None and self.root.is_cpu:
             self.hunt.loss_broke(inputs, self.targets)
         self.capturing.take(NONFINITE, step)
+        self.remedy.loss_broke(self.root)
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -339,7 +342,8 @@ class Session(Probes):
         if not self.record.started:
             return None
         if exception:
-            self.record.update_info(exception=exception)
+            self.record.update_info(exception=self.inplace.explain(exception) or exception)
+        self.inplace.close()
         self.capturing.close()
         self.record.close(status)
         if self.examine is None or self.rank != 0:
@@ -373,6 +377,7 @@ class Session(Probes):
         self.predictions.flush_train(step)
         self.schedules.close()
         self.hunt.close()
+        self.remedy.close()
         self.sharpness.close(crashed or abrupt)
         self.called_loss.flush()
         self.samples.flush_train(step)

@@ -24,6 +24,7 @@ from torchdoctor.attach.steady import is_inside_backward
 from torchdoctor.attach.waiting import SITES_KEPT
 from torchdoctor.facts import CallSiteFact
 from torchdoctor.probes.device import BACKWARD, FORWARD, UPDATE
+from torchdoctor.probes.inplace import first_root
 
 ITEMS_KEPT = 4
 
@@ -83,9 +84,7 @@ class Sites:
         if guard.STATE.thread is None:
             guard.STATE.thread = get_ident()
         self.forget_calls()
-        tensors = args[0] if args else kwargs.get("tensors")
-        roots = [tensors] if isinstance(tensors, Tensor) else list(tensors or ())
-        loss = next((t for t in roots if isinstance(t, Tensor)), None)
+        loss = first_root(args, kwargs)
         session.begin_record()
         self.clearing.before_backward()
         session.loop.backward()
@@ -104,6 +103,9 @@ class Sites:
         if session.device.measuring:
             session.device.begin(BACKWARD)
         session.hunt.begin()
+        if session.remedy.halting:
+            self._backward_depth = 0
+            session.remedy.halt()
         return True
 
     def _look_at_root(self, loss: Tensor) -> None:
@@ -161,12 +163,15 @@ class Sites:
         if session.structural:
             session.wiring.gradients()
         session.lines.resume(session.context.step)
+        session.remedy.backward_over()
         if self._closures:
             session.hunt_gradients()
+            session.remedy.inside_closure()
 
     @guarded("backward failed")
-    def backward_failed(self, _token: Any, _args: Any, _kwargs: Any, _error: BaseException) -> None:
+    def backward_failed(self, _token: Any, args: Any, kwargs: Any, error: BaseException) -> bool:
         self._backward_depth = 0
+        return bool(self.session.inplace.failed(first_root(args, kwargs), error))
 
     # -- optimizers --------------------------------------------------------------------
 
@@ -198,6 +203,7 @@ class Sites:
             self.session.loop.optimizer(key)
         self.session.loop.call("zero_grad", key)
         self.clearing.zeroed(key)
+        self.session.remedy.cleared(target)
         if self.session.structural:
             self._note_site("zero_grad", caller())
 
@@ -302,6 +308,7 @@ class Sites:
         session.record.scalar(signals.STEP_SKIPPED.name, step, float(skipped))
         if skipped and len(args) > 1 and isinstance(args[1], Optimizer):
             key = session.registry.optimizer_key(args[1])
+            session.remedy.scaler_skipped(args[1])
             self.clearing.after_step(key, args[1], session.context.step)
             session.training_loss.stepped(session.key(key), session.deferred.after)
             session.loop.optimizer_step(key)

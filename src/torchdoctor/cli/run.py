@@ -67,6 +67,8 @@ class RunCommand(click.Command):
 @click.option("--capture", metavar="WHEN", help="Write failing steps: nonfinite,exception by default; spike; none.")
 @click.option("--capture-limit", metavar="SIZE", help="Most that one capture takes; 2GiB by default.")
 @click.option("--keep-captures", metavar="N", type=click.IntRange(1), help="How many captures stay; 5 by default.")
+@click.option("--on-nonfinite", metavar="MODE", help="NaN or Inf in a step: report (default), skip, halt, rollback.")
+@click.option("--rollback-limit", metavar="SIZE", help="Most memory for a rollback's snapshot; 2GiB by default.")
 @with_choices
 @click.pass_context
 def command(ctx: click.Context, /, **wishes: Any) -> None:
@@ -102,6 +104,8 @@ def read_request(
     capture: str | None = None,
     capture_limit: str | None = None,
     keep_captures: int | None = None,
+    on_nonfinite: str | None = None,
+    rollback_limit: str | None = None,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     severity: Sequence[str] = (),
@@ -125,6 +129,7 @@ def read_request(
         stop_on=read_names(stop_on),
         settings=settings.to_dict(),
         **settings.captures.over(capture, capture_limit, keep_captures, "--capture-limit"),
+        **settings.remedy.over(on_nonfinite, rollback_limit, "--rollback-limit"),
     )
     return Request(
         target=target,

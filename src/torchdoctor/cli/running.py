@@ -20,7 +20,7 @@ from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, FINISHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say
-from torchdoctor.errors import TorchdoctorError
+from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
 from torchdoctor.settings import Settings
 
@@ -136,7 +136,8 @@ class Conclusion:
 
     def _tell(self, record: Record) -> int:
         if self.ending.stopped is not None:
-            say(f"{self.ending.stopped} (--stop-on)")
+            halted = self.ending.stopped.startswith(HALTED)
+            say(f"{self.ending.stopped} ({'--on-nonfinite' if halted else '--stop-on'})")
         if not self.request.quiet:
             with contextlib.suppress(OSError):  # a closed pipe: nobody reads
                 self._print(record)

@@ -8,7 +8,7 @@ None.
 from __future__ import annotations
 
 from torchdoctor.facts.base import TRAIN, UNKNOWN, VALIDATION, Fact
-from torchdoctor.facts.course import ComparisonFact, HealthFact, PauseFact, PhaseFact, SynchronisationFact
+from torchdoctor.facts.course import ComparisonFact, HealthFact, PauseFact, PhaseFact, RemedyFact, SynchronisationFact
 from torchdoctor.facts.data import (
     FeaturesFact,
     InputsFact,
@@ -85,6 +85,7 @@ __all__ = [
     "PhaseFact",
     "PrecisionFact",
     "PredictionsFact",
+    "RemedyFact",
     "ResumeFact",
     "SamplesFact",
     "SchedulerFact",

@@ -94,3 +94,22 @@ class ComparisonFact(Fact):
     apart_step: int | None = None
     """the first step from which on a signal differs beyond noise"""
     apart_signal: str | None = None
+
+
+@dataclass(frozen=True)
+class RemedyFact(Fact):
+    """What was done about losses and gradients that are not finite, where the user asked for more than a report."""
+
+    kind: ClassVar[str] = "remedy"
+    mode: str
+    """skip, halt or rollback"""
+    skips: int = 0
+    skipped: list[int] = field(default_factory=list)
+    """steps whose update was left out, the first of them"""
+    rollbacks: int = 0
+    rolled_back: list[list[int]] = field(default_factory=list)
+    """of the first of them, the step that broke and the step whose state was put back"""
+    halted: int | None = None
+    """the step before whose update the training was ended"""
+    spoilt: str | None = None
+    """a buffer that held NaN after an update was left out: its old values were not at hand"""

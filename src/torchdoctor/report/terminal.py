@@ -19,7 +19,7 @@ from rich.text import Text
 from torchdoctor import signals
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
-from torchdoctor.report.letter import aside, brief, passage
+from torchdoctor.report.letter import aside, brief, explained, passage
 from torchdoctor.report.sheet import (
     QUIET,
     Page,
@@ -33,6 +33,7 @@ from torchdoctor.report.sheet import (
     unbroken,
 )
 from torchdoctor.report.text import count, number, spark
+from torchdoctor.rules import remedies
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings
 from torchdoctor.summary import summary
@@ -91,6 +92,7 @@ class Letter:
         yield title("torchdoctor", page, width)
         yield Text()
         yield from self._ending(page)
+        yield from explained(self.verdict, page)
         if self.run is not None and self.run.steps == 0 and self.verdict.healthy:
             yield from self._no_training(page)
         elif self.verdict.healthy:
@@ -182,6 +184,7 @@ class Letter:
         strays = found.describe_strays(self.verdict, self.settings, page.cwd)
         yield from labelled_lines("not allowed", strays, page)
         if self.run is not None:
+            yield from labelled_lines("non-finite", remedies.describe(self.run), page)
             yield from labelled_lines("torchdoctor", found.describe_health(self.run), page)
         yield Text()
         yield from self._next(page)

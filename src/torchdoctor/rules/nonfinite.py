@@ -10,7 +10,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, NonfiniteFact
 from torchdoctor.findings import Evidence, Severity
-from torchdoctor.rules import births
+from torchdoctor.rules import births, remedies
 from torchdoctor.run import Run
 from torchdoctor.signals import INPUT_NONFINITE, LOSS_TRAIN, LOSS_VALIDATION, TARGET_NONFINITE
 
@@ -58,6 +58,8 @@ class Contamination:
     loss_step: int | None
     file: str | None = None
     line: int | None = None
+    left_out: bool = False
+    """the update of the step whose loss it broke was not made"""
 
     @property
     def what(self) -> str:
@@ -95,6 +97,8 @@ class Contamination:
 
     def consequence(self, opening: str, handled: str) -> str:
         opening = f"{opening} {self.what} at {self.when}"
+        if self.outcome is Outcome.BROKE and self.left_out:
+            return f"{opening}, and the loss of step {self.loss_step} is not finite; its update was left out."
         if self.outcome is Outcome.BROKE and self.loss_step == self.step:
             return f"{opening}, and the loss of that same step is not finite: every gradient and weight follows."
         if self.outcome is Outcome.BROKE:
@@ -115,7 +119,8 @@ class Contamination:
         if self.looks > 1:
             said.append(Evidence(f"{self.batches} of {self.looks} batches looked at hold some", signal))
         if self.loss_step is not None:
-            said.append(Evidence(f"the loss is not finite from step {self.loss_step} on", LOSS_TRAIN.name))
+            when = f"at step {self.loss_step}" if self.left_out else f"from step {self.loss_step} on"
+            said.append(Evidence(f"the loss is not finite {when}", LOSS_TRAIN.name))
         return said
 
 
@@ -168,6 +173,7 @@ def contamination(run: Run, role: str) -> Contamination | None:
         loss_step=loss_step,
         file=fact.file,
         line=fact.line,
+        left_out=loss_step is not None and remedies.was_left_out(run, loss_step),
     )
 
 
@@ -212,11 +218,11 @@ def chain(run: Run) -> list[Evidence]:
     seen: dict[str, tuple[int, NonfiniteFact]] = {}
     for step, fact in sorted(run.facts_at(NonfiniteFact), key=lambda item: item[0]):
         seen.setdefault(fact.role, (step, fact))
-    born = births.evidence(run)
+    said = [*births.evidence(run), *(Evidence(text, "remedy") for text in remedies.describe(run))]
     if len(seen) < 2:
-        return born
+        return said
     text = ", then ".join(f"{role} at step {step}" for role, (step, _) in seen.items())
-    return [*born, Evidence(f"non-finite first in: {text}")]
+    return [*said, Evidence(f"non-finite first in: {text}")]
 
 
 def has_diverged(run: Run, step: int) -> bool:

@@ -42,6 +42,7 @@ import numpy as np
 from torchdoctor.facts import NonfiniteFact, OrderFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules.nonfinite import chain, first, loss_broke_at
+from torchdoctor.rules.remedies import was_put_right
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import WEIGHT
@@ -99,7 +100,7 @@ def _from_facts(run: Run) -> list[Broken]:
     found = []
     for step, fact in run.facts_at(NonfiniteFact):
         is_parameter = fact.role == "weight"
-        is_buffer = fact.role == "buffer" and fact.nan > 0
+        is_buffer = fact.role == "buffer" and fact.nan > 0 and not was_put_right(run, step)
         if is_parameter or is_buffer:
             found.append(Broken(fact.name, "parameter" if is_parameter else "buffer", step, fact.count))
     return found
