@@ -293,13 +293,11 @@ class Remedy:
             self._step = session.context.step
             self._updated.clear()
         self._updated.add(id(optimizer))
-        if len(self._updated) < session.loop.at_work:
-            return
         if self.mode == SKIP:
             if session.structural:
                 self._buffers.watch(b for _, b in self._named_buffers())
             self._buffers.keep()
-        elif self.mode == ROLLBACK:
+        elif self.mode == ROLLBACK and len(self._updated) >= session.loop.at_work:
             self._since += 1
             if self._since >= self._every:
                 self._keep()
