@@ -23,7 +23,8 @@ _is_grad_enabled = torch.is_grad_enabled
 
 Before = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 After = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
-Failed = Callable[[Any, tuple[Any, ...], dict[str, Any], BaseException], None]
+Failed = Callable[[Any, tuple[Any, ...], dict[str, Any], BaseException], Any]
+"""The error goes on to the user, always; True passes it over, and comes from a forked child alone."""
 
 
 class Gate:
@@ -105,7 +106,7 @@ class Patches:
         if gate is not None:
             wrapper = _gated(original, wrapper, gate)
         if shortcut is not None:
-            wrapper = _short(original, wrapper, shortcut)
+            wrapper = _short(original, wrapper, shortcut, failed)
         wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
         self._placed.append(_Redirected(inherited, wrapper) if redirected else _Replaced(owner, name, wrapper))
 
@@ -125,7 +126,8 @@ class Patches:
                 try:
                     result = original(*args, **kwargs)
                 except BaseException as error:
-                    failed(token, args, kwargs, error)
+                    if failed(token, args, kwargs, error) is True:
+                        return None
                     raise
             if after:
                 after(token, args, kwargs, result)
@@ -186,12 +188,19 @@ def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate
     return wrapper
 
 
-def _short(original: Callable[..., Any], watched: Callable[..., Any], shortcut: Shortcut) -> Callable[..., Any]:
+def _short(
+    original: Callable[..., Any], watched: Callable[..., Any], shortcut: Shortcut, failed: Failed | None
+) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if args and shortcut.on and shortcut.take(args[0]):
+        if not args or not shortcut.on or not shortcut.take(args[0]):
+            return watched(*args, **kwargs)
+        try:
             return original(*args, **kwargs)
-        return watched(*args, **kwargs)
+        except BaseException as error:
+            if failed is not None and failed(None, args, kwargs, error) is True:
+                return None
+            raise
 
     wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
     return wrapper

@@ -16,6 +16,7 @@ from torchdoctor.probes.frozen import FrozenProbe
 from torchdoctor.probes.frozen_state import FrozenStateProbe
 from torchdoctor.probes.graph import GraphProbe
 from torchdoctor.probes.hunt import Hunt
+from torchdoctor.probes.inplace import InplaceProbe
 from torchdoctor.probes.interior import InteriorProbe
 from torchdoctor.probes.leakage import LeakageProbe
 from torchdoctor.probes.liveness import LivenessProbe
@@ -95,3 +96,4 @@ class Probes:
         self.nonfinite = NonfiniteProbe(context)
         self.operations = OperationProbe(context)
         self.hunt = Hunt(context, self.step_start)
+        self.inplace = InplaceProbe(context, self.step_start)

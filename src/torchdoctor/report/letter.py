@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from torchdoctor.findings import Evidence, Finding, Place
+from torchdoctor.findings import Evidence, Finding, Place, Verdict
 from torchdoctor.report.sheet import QUIET, STYLES, Page, hang, indent, shorten
 from torchdoctor.report.text import clean, number, on_log_scale, spark
 
@@ -51,6 +52,40 @@ def passage(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterat
         if finding.confirm.command:
             yield page.code(finding.confirm.command, 6)
         yield Text()
+
+
+def explained(verdict: Verdict, page: Page) -> Iterator[RenderableType]:
+    """The error that ended the script in plain words, where there are some."""
+    told = _explanation(verdict)
+    if told is None:
+        return
+    yield Text("  THE ERROR EXPLAINED", style="bold")
+    yield indent(page.line(told.get("text", "")), 2)
+    yield Text()
+    parts = [told[key] for key in ("kept", "changed") if isinstance(told.get(key), Mapping)]
+    places = [Place(part.get("module"), None, part.get("file"), part.get("line")) for part in parts]
+    if places:
+        yield page.heading("Where")
+        yield from _places(places, page)
+        yield Text()
+    yield page.heading("What to change")
+    yield indent(page.line(told.get("instead", "")), 4)
+    if told.get("code"):
+        yield Text()
+        yield page.code(told["code"], 8)
+    if told.get("reason"):
+        yield indent(page.line(f"What changed it could not be seen: {told['reason']}.", QUIET), 4)
+    yield Text()
+
+
+def is_explained(verdict: Verdict) -> bool:
+    return _explanation(verdict) is not None
+
+
+def _explanation(verdict: Verdict) -> Mapping[str, Any] | None:
+    error = verdict.run.get("exception")
+    told = error.get("explanation") if isinstance(error, Mapping) else None
+    return told if isinstance(told, Mapping) else None
 
 
 def brief(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterator[RenderableType]:

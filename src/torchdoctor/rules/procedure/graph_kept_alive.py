@@ -100,7 +100,10 @@ def _carried(run: Run) -> tuple[int, int, float, float] | None:
 
 def _stopped_by(run: Run) -> str | None:
     """The error that ended the program, if the last graph reached back into an earlier step."""
-    message = str((run.info.get("exception") or {}).get("message") or "")
+    error = run.info.get("exception") or {}
+    message = str(error.get("message") or "")
+    if (error.get("explanation") or {}).get("earlier_step") is False:
+        return None  # an update in the midst of a step
     reach = run.scalar(GRAPH_REACH)
     if not any(known in message for known in STOPPED_BY) or not len(reach) or not reach.values[-1] >= 1:
         return None
