@@ -90,7 +90,7 @@ def detect(run: Run) -> Iterator[Finding]:
         return
     ratios_L = moved.typical(0.9)
     ratios_L = ratios_L[np.isfinite(ratios_L)]
-    if not len(ratios_L) or ratios_L.max() == 0:
+    if not len(ratios_L) or np.median(ratios_L) == 0:
         return
     ratio, fastest = float(np.median(ratios_L)), float(ratios_L.max())
     curve = stages.parts(run, curves.read(run.scalar(LOSS_TRAIN, keys[0]), closely=False))[0]

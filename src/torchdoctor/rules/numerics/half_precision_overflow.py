@@ -50,9 +50,22 @@ from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import ACTIVATION, LOSS_TRAIN
 
-RULE = Rule(code="N005", name="half-precision-overflow", family="numerics", needs=(LOSS_TRAIN,), explains=CONSEQUENCES)
+RULE = Rule(
+    code="N005",
+    name="half-precision-overflow",
+    family="numerics",
+    needs=(LOSS_TRAIN,),
+    explains=(*CONSEQUENCES, "half-precision-underflow"),
+)
 MOSTLY = 0.5
 """Where so many values were set to zero by it the layer as a whole is dead."""
+NAMES = {
+    "Div": "a denominator",
+    "Reciprocal": "a denominator",
+    "Rsqrt": "what rsqrt is taken of",
+    "LinalgVectorNorm": "a norm",
+    "Norm": "a norm",
+}
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
@@ -94,22 +107,24 @@ def _tell_swallowed(run: Run) -> list[Finding]:
     step, fact = facts[0]
     latest = [f for _, f in facts if (f.operator, f.line) == (fact.operator, fact.line)][-1]
     worst = max(f.count / max(f.total, 1) for _, f in facts)
-    name = {"Div": "the denominator of a division"}.get(fact.operator, fact.operator.lower())
+    name = NAMES.get(fact.operator, fact.operator.lower())
     line = f" at line {fact.line}" if fact.line else ""
     evidence = [
         Evidence(
-            f"step {step}: {fact.count} of {fact.total} values of {name}{line} are beyond 65504", "operation", step
+            f"step {step}: {fact.count} of {fact.total} values of {name}{line} are beyond 65504, the end of float16",
+            "operation",
+            step,
         ),
         Evidence("what is divided by an infinite value is zero: the loss stays finite and hides it"),
     ]
-    if latest is not fact:
+    if latest.count > fact.count:
         evidence.append(Evidence(f"later {latest.count} of {latest.total} of them", "operation", float(latest.count)))
     return [
         RULE.finding(
             severity=Severity.ERROR if worst >= MOSTLY else Severity.WARNING,
             confidence=0.93,
             title=f"float16 overflows from step {step} on ({name}{line}), and a division hides it",
-            summary=f"{worst:.0%} or more of the values of {name} are infinite in float16. Divided by them, everything "
+            summary=f"In at least {worst:.0%} of its values {name} is infinite in float16. What is divided by it "
             "becomes zero, so no NaN shows, and nothing is learned from these samples.",
             fix=_fix(run, fact),
             evidence=[*evidence, *headroom.describe(run), *headroom.delicate(run, "float16")],
@@ -127,14 +142,14 @@ def _tell_headroom(run: Run) -> Iterator[Finding | RuledOut]:
         return
     closing = [(met, h) for h in layers if (met := h.meets(run.steps)) is not None]
     if not closing:
-        text = f"outputs in float16 keep {layers[0].last:.1f} powers of two to 65504 (least: {layers[0].name})"
+        text = f"outputs in float16 keep {layers[0].last:.1f} powers of two to 65504 (least in {layers[0].name})"
         yield RuledOut(RULE.name, text, ACTIVATION["absmax"].name, layers[0].last)
         return
     met, nearest = min(closing, key=lambda item: item[0])
     yield RULE.finding(
         severity=Severity.WARNING,
         confidence=0.8,
-        title=f"outputs of {nearest.name} grow towards the end of float16: {nearest.last:.1f} powers of two are left",
+        title=f"outputs of layer {nearest.name} grow to the end of float16: {nearest.last:.1f} powers of two are left",
         summary=f"They were {2 ** (nearest.first - nearest.last):,.0f} times smaller at the start, and at this pace "
         f"are beyond 65504 at about step {met:,}: then they are infinite.",
         fix=Fix(

@@ -59,8 +59,6 @@ RULE = Rule(
         *("underfitting", "capacity-too-low", "disconnected-parameters", "majority-class-collapse"),
     ),
 )
-SMALLEST_NORMAL = 2.0**-14
-"""of float16; below it digits are lost one by one"""
 ZEROS = 0.2
 PRECISION = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Half the gap between neighbouring numbers, against the number: less than this added changes nothing."""
@@ -99,7 +97,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     nearest = headroom.of_gradients(run)
     if nearest is not None:
-        text = f"gradients in float16 stand {nearest[1]:.1f} powers of two above its last number (least: {nearest[0]})"
+        scaled = ", times the scale," if run.has(SCALE) else ""
+        text = f"gradients in float16{scaled} stand {nearest[1]:.1f} powers of two above zero (least in {nearest[0]})"
         yield RuledOut(RULE.name, text, GRADIENT["absmean"].name, nearest[1])
 
 
@@ -118,12 +117,12 @@ def _lost_gradients(run: Run, names: list[str]) -> list[Lost]:
         high, none = largest.column(name).values, zeros.column(name).values
         n = min(len(high), len(none))
         scale = headroom.scales(run, largest.column(name).steps[:n])
-        bad = (high[:n] * scale < SMALLEST_NORMAL) & (none[:n] >= ZEROS)
+        bad = (high[:n] * scale < headroom.SMALLEST_NORMAL) & (none[:n] >= ZEROS)
         if n >= LEAST_LOOKS and bad.mean() >= MOST:
             top, share = float(np.median(high[:n])), float(np.median(none[:n]))
             times = f" at scale {np.median(scale):.2g}" if run.has(SCALE) else ""
             text = f"{name}: largest gradient {top:.2g}{times}, {share:.0%} of its gradient exactly zero"
-            found.append(Lost(name, top, SMALLEST_NORMAL, text))
+            found.append(Lost(name, top, headroom.SMALLEST_NORMAL, text))
     return found
 
 
@@ -217,7 +216,8 @@ def _tell(run: Run, lost: list[Lost], what: str, of: int) -> Finding:
         )
         if gradients
         else Fix(
-            "Keep the parameters in float32, and compute in half precision under autocast.",
+            "Keep the parameters in float32, and compute in half precision under autocast. A larger learning rate "
+            "helps, too.",
             "model = model.float()  # and: with torch.autocast(device_type, dtype=torch.bfloat16): ...",
         ),
         proof=Proof.STATISTICS,

@@ -17,8 +17,8 @@ from torchdoctor.run import Floats, Ints, Run
 from torchdoctor.signals import ACTIVATION, GRADIENT, SCALE
 
 LARGEST = 65504.0
-SMALLEST = 2.0**-24
-"""of float16: its end, and its last number before zero"""
+SMALLEST, SMALLEST_NORMAL = 2.0**-24, 2.0**-14
+"""of float16: its end, its last number before zero, and the last that still has all its digits"""
 NEAR = 2.0
 """Powers of two: one unlucky batch may be four times as large as the usual one."""
 FAR = 6.0
@@ -127,7 +127,7 @@ def of_gradients(run: Run) -> tuple[str, float] | None:
 
 def flushed(run: Run) -> list[Evidence]:
     """The weight whose gradient has more exact zeros where the scale was low than where it was high."""
-    zeros = run.matrix(GRADIENT["zeros"])
+    zeros, mean = run.matrix(GRADIENT["zeros"]), run.matrix(GRADIENT["absmean"])
     found: list[tuple[float, str]] = []
     for name in (n for n in zeros.columns if n in run.parameters and len(run.parameters[n].shape) > 1):
         trace = zeros.column(name)
@@ -137,7 +137,8 @@ def flushed(run: Run) -> list[Evidence]:
             continue
         low, high = known & (scale <= scale[known].min()), known & (scale >= scale[known].max())
         few, many = float(np.median(share[high])), float(np.median(share[low]))
-        if many - few >= FLUSHED:
+        size = mean.column(name).values if name in mean.columns else np.full(len(scale), np.nan)
+        if many - few >= FLUSHED and np.nanmedian((size * scale)[low]) < SMALLEST_NORMAL:
             least, most = figure(float(scale[known].min())), figure(float(scale[known].max()))
             text = f"{name}: {many:.0%} of its gradient is zero at scale {least}, {few:.0%} at {most}"
             found.append((many - few, text))
