@@ -17,6 +17,8 @@ STEPS_LATE = 1
 GOAL = 0.95
 """Issue 4: operation, file and line are right in 95 %."""
 
+SAME = "same"
+
 
 @dataclass(frozen=True)
 class Case:
@@ -43,6 +45,12 @@ class Outcome:
     error: str = ""
     seconds: float = 0.0
     anomaly: Named = field(default_factory=Named)
+    replayed: str | None = None
+    """what the replay gave; None where it was not asked for"""
+
+    @property
+    def replayed_same(self) -> bool:
+        return self.replayed == SAME
 
     @property
     def truth(self) -> Truth:
@@ -139,6 +147,9 @@ def summary(outcomes: Sequence[Outcome]) -> scores.Rows:
         ["right diagnosis first", _of(with_code, "diagnosed"), ""],
         ["nothing named", of([o for o in outcomes if not o.birth], outcomes), of(_silent(outcomes), outcomes)],
     ]
+    asked = [o for o in outcomes if o.replayed is not None]
+    if asked:
+        rows.append(["replay the same to the bit", _of(asked, "replayed_same"), ""])
     for at in sorted({o.case.at for o in outcomes}):
         part = [o for o in outcomes if o.case.at == at]
         rows.append(

@@ -1,7 +1,7 @@
 """Where the first NaN was born: is the operation, file and line right, beside what anomaly mode says, and at what cost.
 
     python benchmarks/births.py [--only GLOB] [--at 1,300] [--seed 0] [--jobs N] [--timeout 120] [--no-anomaly]
-                                [--no-cost] [--rounds 8] [--processes 1] [--write]
+                                [--no-replay] [--no-cost] [--rounds 8] [--processes 1] [--write]
 
 Every script of benchmarks/planted, unmodified, fails at the update that AT says. It runs once as
 `torchdoctor run --quiet --json` and once under `torch.autograd.set_detect_anomaly(True)`, each in a process of its own
@@ -56,6 +56,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time; default: cores")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one run")
     parser.add_argument("--no-anomaly", action="store_true", help="do not run anomaly mode")
+    parser.add_argument("--no-replay", action="store_true", help="do not replay the captures")
     parser.add_argument("--no-cost", action="store_true", help="do not measure the time of a step")
     parser.add_argument("--rounds", type=int, default=8, help="of the cost; see overhead.py")
     parser.add_argument("--processes", type=int, default=1, help="of the cost; see overhead.py")
@@ -69,15 +70,15 @@ def choose(options: argparse.Namespace) -> list[Case]:
     return [Case(truth, at, options.seed) for truth in chosen for at in options.at]
 
 
-def perform(case: Case, timeout: float, with_anomaly: bool = True) -> Outcome:
+def perform(case: Case, timeout: float, with_anomaly: bool = True, with_replay: bool = True) -> Outcome:
     environment = {**SINGLE_THREAD, "AT": str(case.at), "SEED": str(case.seed)}
-    outcome = _under_torchdoctor(case, environment, timeout)
+    outcome = _under_torchdoctor(case, environment, timeout, with_replay)
     if not with_anomaly:
         return outcome
     return replace(outcome, anomaly=anomaly.run(case.truth.path, environment, timeout))
 
 
-def _under_torchdoctor(case: Case, environment: dict[str, str], timeout: float) -> Outcome:
+def _under_torchdoctor(case: Case, environment: dict[str, str], timeout: float, with_replay: bool) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-births-") as name:
         folder = Path(name)
@@ -96,15 +97,38 @@ def _under_torchdoctor(case: Case, environment: dict[str, str], timeout: float) 
         except Exception as error:
             last = (done.stderr.strip().splitlines() or [str(error)])[-1]
             return Outcome(case, error=f"no verdict: {last}", seconds=seconds)
+        replayed = _replay(folder, environment, timeout) if with_replay else None
     step, birth = found[0] if found else (None, None)
-    return Outcome(case, birth, step, [f["code"] for f in verdict["findings"]], seconds=seconds)
+    return Outcome(case, birth, step, [f["code"] for f in verdict["findings"]], seconds=seconds, replayed=replayed)
+
+
+def _replay(folder: Path, environment: dict[str, str], timeout: float) -> str:
+    """What `torchdoctor replay` says: same, what differs, or why there is nothing."""
+    command = [str(TOOL), "replay", "runs/run", "--json", "replay.json"]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout,
+            check=False,
+        )  # fmt: skip
+        told = json.loads((folder / "replay.json").read_text())
+    except subprocess.TimeoutExpired:
+        return f"no answer within {timeout:.0f} s"
+    except OSError:
+        return (done.stderr.strip().splitlines() or ["no answer"])[-1]
+    if told["birth"] is None:
+        return told["reason"] or "nothing"
+    if told["recorded"] is None:
+        return "nothing to compare with"
+    return f"{', '.join(told['differs'])} differ" if told["differs"] else birth_scores.SAME
 
 
 def run_all(cases: list[Case], options: argparse.Namespace) -> list[Outcome]:
     done: dict[Case, Outcome] = {}
     with progress() as shown, ThreadPoolExecutor(options.jobs) as pool:
         bar = shown.add_task("births", total=len(cases), now="")
-        futures = {pool.submit(perform, c, options.timeout, not options.no_anomaly): c for c in cases}
+        futures = {
+            pool.submit(perform, c, options.timeout, not options.no_anomaly, not options.no_replay): c for c in cases
+        }
         try:
             for future in as_completed(futures):
                 done[futures[future]] = future.result()
@@ -155,6 +179,8 @@ def section(outcomes: list[Outcome], costs: list[list[str]], with_anomaly: bool 
         lines += ["Steps in which nothing fails (measured as under Overhead):", "", overhead.table(costs), ""]
     head = ["case", "planted", "torchdoctor", "first diagnosis", "anomaly mode"]
     lines += [scores.table(head[:shown], [row[:shown] for row in birth_scores.by_case(outcomes)]), ""]
+    apart = [f"{o.case.label}: {o.replayed}" for o in outcomes if o.replayed not in (None, birth_scores.SAME)]
+    lines += ["Replays that were not the same to the bit:", "", *bullets(apart)] if apart else []
     broken = [f"{o.case.label}: {o.error}" for o in outcomes if o.error]
     lines += ["#### Failures of our own", "", *bullets(broken)] if broken else []
     return "\n".join([*lines, end])

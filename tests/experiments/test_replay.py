@@ -1,0 +1,94 @@
+"""A captured step run again in a fresh process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from processes import run_python
+from recording import record
+from torchdoctor.errors import CaptureError, ScriptError, UsageError
+from torchdoctor.experiments import replay as replays
+from torchdoctor.experiments.changes import Changes, read_changes
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(3)
+x = torch.rand(480, 6) + 0.5
+x[405] = 0.0
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+if __name__ == "__main__":
+    for xb, yb in DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16, num_workers=1):
+        loss = nn.functional.mse_loss(model(xb).exp() / xb.mean(1, keepdim=True), yb)  # here
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "train.py").write_text(SCRIPT)
+    done = run_python("-m", "torchdoctor", "run", "--quiet", "--name", "run", "train.py", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def told(folder: Path, *arguments: str) -> tuple[dict, str]:
+    done = run_python("-m", "torchdoctor", "replay", "run", "--json", "told.json", *arguments, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((folder / "told.json").read_text()), done.stdout
+
+
+def test_the_same_to_the_bit_with_workers_and_dropout(folder: Path) -> None:
+    found, text = told(folder)
+    assert (found["step"], found["birth"]["operator"], found["differs"]) == (25, "div", [])
+    assert found["birth"]["samples"] == [5]
+    assert "The same to the bit" in text
+    assert "-> mse_loss at train.py:12" in text
+
+
+def test_a_change_is_tried_from_the_start(folder: Path) -> None:
+    found, text = told(folder, "--with", "lr=0.1x,clip=1.0")
+    assert found["failed_at"] == 25
+    assert not found["gone"]
+    assert "fails all the same, at step 25" in text
+
+
+def test_another_script_can_be_given(folder: Path) -> None:
+    (folder / "mended.py").write_text(SCRIPT.replace("xb.mean(1, keepdim=True)", "(xb.mean(1, keepdim=True) + 1e-3)"))
+    done = run_python("-m", "torchdoctor", "replay", "run", "--", "mended.py", cwd=folder)
+    assert done.returncode == 1
+    assert "did not fail again" in done.stdout
+
+
+def test_changes_are_read() -> None:
+    assert read_changes(["lr=0.1x"]) == Changes(rate=0.1, relative=True)
+    assert read_changes(["lr=1e-3,fp32", "clip=2"]) == Changes(rate=1e-3, clip=2.0, single=True)
+    assert not read_changes(["fp32"]).from_start
+    with pytest.raises(UsageError, match="clip="):
+        read_changes(["momentum=0"])
+
+
+def test_without_a_capture_it_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="--capture"):
+        replays.replay(record(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("info", "said"),
+    [
+        ({"argv": []}, "does not say"),
+        ({"argv": ["train.py", "--key", "***"]}, "secret"),
+        ({"argv": ["/nowhere/train.py"]}, "not there any more"),
+    ],
+)
+def test_a_script_that_cannot_be_trusted_is_asked_for(tmp_path: Path, info: dict, said: str) -> None:
+    with pytest.raises(ScriptError, match=said):
+        replays._recorded_target(tmp_path, info)
