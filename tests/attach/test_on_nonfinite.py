@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchdoctor
+from attach.loops import LOOPS
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.snapshots import Snapshot, broken
 from torchdoctor.doctor import Doctor
@@ -133,6 +134,15 @@ def test_without_bad_steps_nothing_changes(tmp_path: Path) -> None:
         with watch(tmp_path, mode) as doctor:
             assert train(SGD, bad=()) == expected
         assert remedy(doctor) == RemedyFact(mode)
+
+
+@pytest.mark.parametrize("mode", ["skip", "rollback"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_sound_loops_of_every_style_keep_their_bits(name: str, mode: str, tmp_path: Path) -> None:
+    bare = LOOPS[name](40)
+    with watch(tmp_path, mode) as doctor:
+        assert LOOPS[name](40) == bare
+    assert remedy(doctor) == RemedyFact(mode)
 
 
 def test_report_touches_nothing_and_is_the_default(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Hunt:
         """Which gradient is looked at before every update."""
         held = self._context.names.parameters()
         named = sorted(((orders[n], p) for n, p in held if n in orders and p.is_cpu), key=lambda item: item[0])
-        early = [p for _, p in named[: max(4, int(EARLY * len(named)))] if p.requires_grad]
+        early = [p for _, p in named[: max(2, int(EARLY * len(named)))] if p.requires_grad]
         best = min(early, key=lambda p: p.numel(), default=None)
         self._watched = weakref.ref(best) if best is not None and best.numel() <= LARGEST_WATCHED else None
 
