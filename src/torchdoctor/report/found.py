@@ -88,6 +88,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("device", "no CUDA device was measured"),
     ("transfer", "nothing was copied to a device"),
     ("birth", "no step was run again"),
+    ("remedy", "--on-nonfinite was not asked for"),
     ("sharpness", "no pass could be made again in a copy of the process"),
     ("fixed_samples", "no samples were seen twice"),
     ("update.", "updates were not measured"),
