@@ -68,6 +68,18 @@ def test_another_script_can_be_given(folder: Path) -> None:
     assert "did not fail again" in done.stdout
 
 
+def test_a_function_can_be_named(folder: Path) -> None:
+    (folder / "step.py").write_text(
+        "import train, torch\n"
+        "def step(captured):\n"
+        "    assert not captured.load(train.model, train.optimizer)\n"
+        "    xb, yb = captured.batch\n"
+        "    return (train.model(xb).exp() / xb.mean(1, keepdim=True) - yb).square().mean()\n"
+    )
+    found, _ = told(folder, "--step-fn", "step.py:step")
+    assert (found["birth"]["operator"], found["birth"]["line"], found["birth"]["samples"]) == ("div", 5, [5])
+
+
 def test_changes_are_read() -> None:
     assert read_changes(["lr=0.1x"]) == Changes(rate=0.1, relative=True)
     assert read_changes(["lr=1e-3,fp32", "clip=2"]) == Changes(rate=1e-3, clip=2.0, single=True)

@@ -40,11 +40,18 @@ class ReplayCommand(click.Command):
 @click.argument("run", type=click.Path(path_type=Path), default=FOLDER)
 @click.option("--step", type=click.IntRange(0), metavar="N", help="Which capture; the first failure by default.")
 @click.option("--with", "changes", multiple=True, metavar="CHANGE", help="lr=0.1x, lr=0.001, clip=1.0 or fp32.")
+@click.option("--step-fn", metavar="FILE:FUNCTION", help="Call this with the captured step instead of a script.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
 @click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Keep what the script prints.")
 @click.pass_context
 def command(
-    ctx: click.Context, run: Path, step: int | None, changes: tuple[str, ...], json_file: str | None, log: Path | None
+    ctx: click.Context,
+    run: Path,
+    step: int | None,
+    changes: tuple[str, ...],
+    step_fn: str | None,
+    json_file: str | None,
+    log: Path | None,
 ) -> None:
     """Run a captured step again in a fresh process, with every operation checked.
 
@@ -63,7 +70,7 @@ def command(
     with tempfile.TemporaryDirectory() as scratch:
         kept = log or Path(scratch) / "log.txt"
         with Console(stderr=True).status("the script runs again ..."):
-            found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept)
+            found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept, step_fn)
         tail = kept.read_text(errors="replace").splitlines()[-8:] if found.reason and kept.is_file() else []
     show(render(found, tail), sys.stderr if json_file == "-" else sys.stdout)
     if json_file:
@@ -82,6 +89,8 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
     yield f"step {found.step} of {_clean(' '.join(found.command))}, run again{under}"
     for name in found.changed_sources:
         yield f"  note: {_clean(name)} has changed since the capture"
+    if found.late:
+        yield f"  note: the failure was known {found.late} steps later, and the captured state is from then"
     yield ""
     if found.gone:
         past = f": no NaN or Inf in {found.passed:,} updates" if found.passed else ""

@@ -52,6 +52,8 @@ class Replay:
     loss: float | None = None
     captured_loss: float | None = None
     changed_sources: tuple[str, ...] = ()
+    late: int = 0
+    """steps between the failure and the moment at which it was known, from which the captured state is"""
 
     @property
     def gone(self) -> bool:
@@ -80,18 +82,21 @@ def replay(
     changes: Changes | None = None,
     command: Sequence[str] = (),
     log: Path | None = None,
+    step_fn: str | None = None,
 ) -> Replay:
     """Run a captured step again. `command`: the script and its arguments, if not those of the run; `log`: a file for
-    what the script prints."""
+    what the script prints; `step_fn`: `file.py:function` to call in place of the script, see stepping.py."""
     entry = choose_capture(run, step)
     changes = changes or Changes()
     info = read_info(run / run_file(0))
-    target = read_target(command) if command else _recorded_target(run, info)
+    given = Target(FILE, step_fn) if step_fn else read_target(command) if command else None
+    target = given or _recorded_target(run, info)
     with open_capture(entry.path) as capture:
         changed = _changed_sources(capture)
+        late = int(capture.document.get("taken_at_step") or 0) - entry.name.step
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
     recorded = next((f for at, f in open_run(run).facts_at(BirthFact) if at == entry.name.step), None)
-    report = _perform(entry, changes, target, info.get("cwd"), log)
+    report = _perform(entry, changes, target, None if given else info.get("cwd"), log, step_fn)
     birth = report.get("birth")
     return Replay(
         step=entry.name.step,
@@ -106,6 +111,7 @@ def replay(
         loss=report.get("loss"),
         captured_loss=captured_loss if recorded is not None and recorded.noticed != "loss" else None,
         changed_sources=changed,
+        late=max(0, late),
     )
 
 
@@ -154,7 +160,9 @@ def _changed_sources(capture: Capture) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def _perform(entry: CaptureEntry, changes: Changes, target: Target, cwd: Any, log: Path | None) -> dict[str, Any]:
+def _perform(
+    entry: CaptureEntry, changes: Changes, target: Target, cwd: Any, log: Path | None, step_fn: str | None
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="torchdoctor-replay-") as scratch:
         report = Path(scratch) / "report.json"
         request = Path(scratch) / "request.json"
@@ -167,6 +175,7 @@ def _perform(entry: CaptureEntry, changes: Changes, target: Target, cwd: Any, lo
             "arguments": list(target.arguments),
             "report": str(report),
             "scratch": scratch,
+            "step_fn": step_fn,
         }
         request.write_text(json.dumps(asked))
         folder = cwd if isinstance(cwd, str) and Path(cwd).is_dir() else None

@@ -148,6 +148,11 @@ def main(request_file: str) -> int:
     request = json.loads(Path(request_file).read_text())
     os.environ["TORCHDOCTOR_REPLAY"] = "1"
     pipe = os.open(request["report"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    if request["step_fn"]:
+        from torchdoctor.experiments.stepping import run_function
+
+        run_function(Path(request["capture"]), request["step_fn"], pipe)
+        tell(pipe, {"reason": "the function was called and did not break"})
     options = Options(out=request["scratch"], name="replay", capture=(), overhead=0.01)
     attachment = Attachment(options, examines=False)
     attachment.begin()

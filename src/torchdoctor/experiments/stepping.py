@@ -1,0 +1,68 @@
+"""A captured step by a function that the user names, for programs whose script cannot simply be started again."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torchdoctor.attach.registry import Registry
+from torchdoctor.attach.restoring import read_tensor, rebuild, restore, restore_random
+from torchdoctor.errors import ScriptError
+from torchdoctor.probes.rerun import Rerun
+from torchdoctor.probes.step_start import StepStart
+from torchdoctor.store.captured import Capture, open_capture
+
+
+class CapturedStep:
+    """What the function is given: `batch` as the loader gave it, and `load` for the model and the optimizer."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self.registry = Registry()
+        self.step: int = capture.document["step"]
+        self.batches: list[Any] = [rebuild(capture, node) for node in capture.document["batches"]]
+        """all that were kept, newest last"""
+
+    @property
+    def batch(self) -> Any:
+        return self.batches[-1] if self.batches else None
+
+    def load(self, model: nn.Module, *optimizers: Optimizer) -> list[str]:
+        """Put the captured state into them, and the random states; gives what did not fit."""
+        self.registry.add_model(model)
+        for optimizer in optimizers:
+            self.registry.optimizer_key(optimizer)
+        self.registry.discover()
+        return restore(self._capture, self.registry)
+
+
+def find_function(named: str) -> Any:
+    """`file.py:function`."""
+    file, _, name = named.rpartition(":")
+    if not file or not Path(file).is_file():
+        raise ScriptError(f"a step function is given as file.py:function, not {named!r}")
+    function = runpy.run_path(file, run_name="torchdoctor_replay").get(name)
+    if not callable(function):
+        raise ScriptError(f"there is no function {name!r} in {file}")
+    return function
+
+
+def run_function(path: Path, named: str, pipe: int) -> None:
+    """Call it once with every operation checked; Rerun reports."""
+    function = find_function(named)
+    with open_capture(path) as capture:
+        torch.set_num_threads(int(capture.document.get("threads") or torch.get_num_threads()))
+        given = CapturedStep(capture)
+        start = StepStart()
+        if capture.document["random"].get("torch"):
+            start.random = read_tensor(capture, capture.document["random"]["torch"])
+        restore_random(capture)
+        Rerun(pipe, start, given.registry).begin(serves=False)
+        loss = function(given)
+    if isinstance(loss, Tensor) and loss.requires_grad:
+        torch.autograd.backward(loss)
