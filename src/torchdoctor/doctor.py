@@ -86,6 +86,8 @@ def watch(
     running = sessions.current()
     if running is not None:
         log.info("torchdoctor: already watching; watch() joins the session that runs, with that one's options")
+        if on_nonfinite not in (None, running.remedy.mode):
+            log.warning("torchdoctor: on_nonfinite is %s: the session that runs has it so", running.remedy.mode)
         if running.live is not None:
             running.live.stop_on |= frozenset(stop_on)
     session = running or sessions.start(options, partial(engine.examine, settings=settings))

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 
+from torchdoctor import stats
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.options import HALT, REPORT, ROLLBACK, SKIP
 from torchdoctor.attach.snapshots import Buffers, Snapshot, broken, holds_nan, is_finite
@@ -163,7 +164,7 @@ class Remedy:
         if self.tripped:
             self._leave_out(optimizer)
         elif self._step < 0:
-            self._begin()
+            self._begin(optimizer)
 
     def _leave_out(self, optimizer: Optimizer) -> None:
         first = id(optimizer) not in self._taken
@@ -261,7 +262,7 @@ class Remedy:
         if self._snapshot.step is None:
             self._count_skip(step)
             return
-        self._back_at, self._since = step, 0
+        self._back_at, self._since, self._clock = step, 0, perf_counter()
         self._snapshot.put_back()
         self._rollbacks += 1
         if len(self._back) < STEPS_KEPT:
@@ -278,9 +279,12 @@ class Remedy:
         self._spoilt = self._spoilt or next((name for name, b in self._named_buffers() if holds_nan(b)), None)
         self._write()
 
-    def _begin(self) -> None:
+    def _begin(self, optimizer: Optimizer) -> None:
         """Before the first update."""
         self._step = self._session.context.step
+        odd = next((why for p in _held(optimizer) if (why := stats.unsupported(p)) is not None), None)
+        if odd is not None:
+            self._session.context.unsupported["on_nonfinite"] = f"gradients of {odd} are not looked at"
         if self.mode == ROLLBACK:
             self._keep()
         elif self.mode == SKIP:
