@@ -9,6 +9,8 @@ weights that are themselves kept in bfloat16 (or float16) do not move when updat
 - float16 autocast without a gradient scaler; a loss with a small weight, or a mean over very many elements.
 - A model cast with `.half()` or `.to(torch.bfloat16)` and an ordinary optimizer, with the learning rates of
   fine-tuning.
+- The same with Adam or RMSprop in float16: squares of gradients round to zero, and so does the usual eps of 1e-8. The
+  update divides by zero, and the weights are NaN after the first one.
 
 ## How it is detected
 Lost gradients: matrix products run in float16, and in most looks the largest gradient of a weight matrix, times the
@@ -18,11 +20,13 @@ learning rate for Adam, rate times gradient for SGD) is under half the gap betwe
 mean size, and the change that was measured is accordingly smaller than it should be. Weights before and after an
 update are compared, too: of the elements with a gradient, how many are bit for bit what they were. With optimizers
 whose step does not follow from their settings this decides: nine in ten, from the first half of the run on, while the
-loss hardly falls. Half of the weight matrices must show it.
+loss hardly falls. Half of the weight matrices must show it. A lost eps: float16
+weights are the first thing that is not finite, and their optimizer's eps is one that float16 rounds to zero.
 
 ## How to fix it
 For float16: `torch.amp.GradScaler`. For 16-bit weights: keep the parameters in float32 and compute under autocast; or
-an optimizer with float32 master weights or stochastic rounding; or a larger learning rate.
+an optimizer with float32 master weights or stochastic rounding; or a larger learning rate. An eps
+that float16 holds: 1e-4.
 
 ## Known false alarms
 With a scaler at work small gradients are not lost, and what is left is said; one that is switched off counts as none.
@@ -44,7 +48,8 @@ import numpy as np
 from torchdoctor.facts import ParameterFact, PrecisionFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
-from torchdoctor.rules.numerics import headroom
+from torchdoctor.rules.numerics import headroom, lost_epsilon
+from torchdoctor.rules.numerics.lost_epsilon import LostEpsilon
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import GRADIENT, LEARNING_RATE, LOSS_TRAIN, SCALE, UPDATE_LOST, UPDATE_RATIO, WEIGHT
@@ -57,6 +62,7 @@ RULE = Rule(
     explains=(
         *("no-parameter-update", "vanishing-gradients", "learning-rate-too-low", "dead-relu", "plateau-or-saddle"),
         *("underfitting", "capacity-too-low", "disconnected-parameters", "majority-class-collapse"),
+        *("nonfinite-parameters", "exploding-gradients", "learning-rate-too-high"),
     ),
 )
 ZEROS = 0.2
@@ -83,6 +89,10 @@ class Lost:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    epsilon = lost_epsilon.find(run)
+    if epsilon is not None:
+        yield _tell_epsilon(epsilon)
+        return
     matrices = {n: p for n, p in run.parameters.items() if len(p.shape) > 1}
     if not matrices:
         return
@@ -100,6 +110,40 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         scaled = ", times the scale," if run.has(SCALE) else ""
         text = f"gradients in float16{scaled} stand {nearest[1]:.1f} powers of two above zero (least in {nearest[0]})"
         yield RuledOut(RULE.name, text, GRADIENT["absmean"].name, nearest[1])
+
+
+def _tell_epsilon(lost: LostEpsilon) -> Finding:
+    kind, made = lost.optimizer.type, Place(file=lost.optimizer.file, line=lost.optimizer.line)
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.95,
+        title=f"{kind}'s eps of {lost.eps:g} is zero in float16, and its update divides by zero",
+        summary=f"The weights and {kind}'s averages are kept in float16. Squares of small gradients round to zero "
+        f"there, and so does the eps that is added to keep the divisor above it: the update is 0/0 or x/0.",
+        evidence=[
+            Evidence(
+                f"{', '.join(lost.names[:3])} (float16) not finite from step {lost.step} on, loss and gradients "
+                "before it were",
+                WEIGHT["nonfinite"].name,
+                float(lost.step),
+            ),
+            Evidence(
+                f"eps {lost.eps:g}, float16 rounds all up to {lost_epsilon.ROUNDS_TO_ZERO:.2g} to zero",
+                "optimizer",
+                lost.eps,
+                lost_epsilon.ROUNDS_TO_ZERO,
+            ),
+        ],
+        fix=Fix(
+            "Keep the parameters in float32, and compute in half precision under autocast; if they must be float16, "
+            "give eps a value that it holds.",
+            f"optimizer = torch.optim.{kind}(model.parameters(), lr=..., eps=1e-4)",
+        ),
+        proof=Proof.STRUCTURE,
+        where=[*([made] if made.file else []), *(Place(parameter=name) for name in lost.names[:3])],
+        first_step=lost.step,
+        symptoms=("nan-at-first-step",) if lost.step <= 1 else ("nan-later",),
+    )
 
 
 def _lost_gradients(run: Run, names: list[str]) -> list[Lost]:
