@@ -96,6 +96,24 @@ def _unhooked(doctor: Doctor) -> Iterator[None]:
 
 
 @contextmanager
+def birth_watch(training: Training, folder: Path) -> Iterator[Watching]:
+    """torchdoctor stays in place in both blocks: what is lifted is the watch for the birth of a NaN alone."""
+    import torchdoctor
+
+    with torchdoctor.watch(training.model, training.optimizer, out=str(folder)) as doctor:
+        yield Watching(nothing, nothing, lambda: _unwatched(doctor))
+
+
+@contextmanager
+def _unwatched(doctor: Doctor) -> Iterator[None]:
+    hunt, start = doctor._session.hunt, doctor._session.step_start
+    watched, draws = hunt._watched, start.draws
+    hunt._watched, start.draws = None, False
+    yield
+    hunt._watched, start.draws = watched, draws
+
+
+@contextmanager
 def item_norms(training: Training, folder: Path) -> Iterator[Watching]:
     parameters = list(training.model.parameters())
     norms: list[float] = []
@@ -199,6 +217,7 @@ ARMS = {
     for a in (
         Arm("bare", "nothing", bare),
         Arm("torchdoctor", "`torchdoctor.watch`, all default signals", torchdoctor, "torchdoctor", True),
+        Arm("birth-watch", "torchdoctor's watch for a NaN, over torchdoctor without", birth_watch, "torchdoctor", True),
         Arm("norms", "`p.grad.norm().item()` for each parameter, every step", item_norms),
         Arm("anomaly", "`torch.autograd.set_detect_anomaly(True)`", anomaly_mode),
         Arm("wandb", "`wandb.watch(log='gradients', log_freq=1)`, offline", wandb_watch(1), "wandb"),

@@ -30,7 +30,6 @@ import anomaly
 import birth_scores
 import overhead
 import scores
-from arms import ARMS
 from birth_scores import Case, Outcome
 from planted.truths import TRUTHS
 from results import bullets, commit, marks, progress, write
@@ -43,9 +42,7 @@ MARKS = marks("births")
 TOOL = Path(sys.executable).with_name("torchdoctor")
 UPDATES = (1, 300)
 COST_WORKLOADS = ("mlp", "cnn", "transformer")
-WATCHLESS = "torchdoctor-unwatched"
-"""An arm of this name in arms.py, torchdoctor with the watch for births switched off, is measured where it exists."""
-COST_ARMS = tuple(name for name in ("torchdoctor", WATCHLESS, "anomaly") if name in ARMS)
+COST_ARMS = ("torchdoctor", "birth-watch", "anomaly")
 
 
 def parse() -> argparse.Namespace:

@@ -122,6 +122,9 @@ NOT_OF_THIS_KIND = frozenset(
 REASONS_IN_FULL = 3
 CAPTURE_NAME = re.compile(r"step-[\w-]{1,80}")
 
+_NAMES = {"birth": "the search for where the NaN was born"}
+"""What is measured, where its own name says little."""
+
 
 def describe_found(run: Run) -> str:
     """1 model (Net, 12.3 k parameters), 1 optimizer (SGD), training loss at train.py:41, validation ..."""
@@ -210,7 +213,7 @@ def describe_health(run: Run) -> list[str]:
         lines.append(f"dropped: {listed((f'{name} ({n})' for name, n in dropped.items()), most=4)}")
     if health is not None:
         lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
-        lines += [f"{name} is not supported: {why}" for name, why in health.unsupported.items()]
+        lines += [f"{_NAMES.get(name, name)} is not supported: {why}" for name, why in health.unsupported.items()]
     return lines
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from torchdoctor.facts import BirthFact
+from torchdoctor.facts import BirthFact, HealthFact
 from torchdoctor.findings import Evidence
 from torchdoctor.run import Run
 
@@ -110,7 +110,8 @@ def evidence(run: Run) -> list[Evidence]:
     """The birth, and the way from it to where it was noticed, in a line each."""
     found = first_birth(run)
     if found is None:
-        return []
+        why = next((h.unsupported["birth"] for h in run.facts(HealthFact) if "birth" in h.unsupported), None)
+        return [Evidence(f"the step could not be run again beside the training ({why})")] if why else []
     step, fact = found
     said = [Evidence(f"step {step} was run again with every operation checked: {words(fact)}", "birth", step)]
     if fact.samples:
