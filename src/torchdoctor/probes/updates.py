@@ -12,6 +12,7 @@ from torch import Tensor
 from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
+from torchdoctor.stats.support import PLAIN_TYPES
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 FREE_DEVICE_FACTOR = 4
@@ -81,8 +82,11 @@ class UpdateProbe:
         """Of weights in 16 bits: which elements had a gradient, and are what they were."""
         shares, columns = [], []
         for before, parameter, name in zip(self._copies, self._held, self._columns, strict=True):
-            if parameter.dtype in SIXTEEN_BITS and parameter.grad is not None and not parameter.grad.is_sparse:
-                pushed = parameter.grad != 0
+            gradient = parameter.grad
+            if parameter.dtype not in SIXTEEN_BITS or gradient is None or gradient.is_sparse:
+                continue
+            if type(parameter) in PLAIN_TYPES and parameter.device == self._held[0].device:
+                pushed = gradient != 0
                 lost = (before == parameter.detach()) & pushed
                 shares.append(lost.sum() / pushed.sum())
                 columns.append(name)

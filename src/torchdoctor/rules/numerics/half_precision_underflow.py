@@ -30,7 +30,7 @@ that float16 holds: 1e-4.
 
 ## Known false alarms
 With a scaler at work small gradients are not lost, and what is left is said; one that is switched off counts as none.
-Late in a training most updates are small and round away: without a stuck loss that is not told. Sparse gradients
+Late in a training by SGD most updates are small and round away: without a stuck loss that is not told. Sparse gradients
 (embeddings) are left out unless their largest element is tiny, too.
 
 ## References
@@ -193,7 +193,7 @@ def _lost_update(run: Run, name: str, parameter: ParameterFact) -> Lost | None:
             return Lost(name, share[1], NEARLY_ALL, text)
         return None
     expected = step * math.sqrt(math.prod(parameter.shape)) / length
-    if step < gap and median < MOVED * expected:
+    if step < gap and median < MOVED * expected and (_is_adaptive(run) or _is_stuck(run)):
         text = f"{name} ({kind}): a usual update of {step:.2g} against {gap:.2g}, the least that changes {weight:.2g}"
         measured = f"; {share[1]:.0%} of its elements with a gradient stay as they were" if share is not None else ""
         return Lost(name, step, gap, text + measured)
@@ -210,6 +210,11 @@ def _left_as_it_was(run: Run, name: str) -> tuple[float, float] | None:
     if len(values) < LEAST_LOOKS:
         return None
     return float(np.median(values[: (len(values) + 1) // 2])), float(np.median(values))
+
+
+def _is_adaptive(run: Run) -> bool:
+    """Its steps do not shrink with the gradients, so they are no smaller late in a training that went well."""
+    return any(optimizer.type in ADAMS for optimizer in run.optimizers.values())
 
 
 def _is_stuck(run: Run) -> bool:
