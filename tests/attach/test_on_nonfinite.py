@@ -234,6 +234,27 @@ def test_who_throws_a_bad_gradient_away_himself_loses_no_update(to_none: bool, t
     assert remedy(doctor).skips == 0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_who_looks_at_his_loss_and_goes_on_loses_no_update(mode: str, tmp_path: Path) -> None:
+    def loop() -> list[Any]:
+        model = network()
+        optimizer = SGD(model.parameters())
+        for i in range(20):
+            x, y = batch(i)
+            loss = F.cross_entropy(model(x), y) + (math.nan if i == 12 else 0.0)
+            if torch.isnan(loss):
+                continue
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return bits(model, optimizer)
+
+    expected = loop()
+    with watch(tmp_path, mode) as doctor:
+        assert loop() == expected
+    assert remedy(doctor) == RemedyFact(mode)
+
+
 def test_large_finite_gradients_are_no_reason(tmp_path: Path) -> None:
     assert broken([torch.full((4,), 1e30), torch.ones(2)]) == []
     assert broken([torch.ones(2), torch.tensor([1.0, math.inf])]) == [1]

@@ -95,6 +95,10 @@ class Remedy:
         else:
             self._reached = list(_leaves(root))
 
+    def backward_begins(self) -> None:
+        """A loss that the script found broken by itself, and let go without a backward, is nobody's any more."""
+        self._reached = []
+
     @property
     def halting(self) -> bool:
         """At the beginning of a backward: is this where the run ends?"""

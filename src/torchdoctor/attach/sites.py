@@ -92,6 +92,7 @@ class Sites:
         if session.device.measuring:
             session.device.end(FORWARD)
         session.clock.backward_begins(guard.STATE.own_seconds)
+        session.remedy.backward_begins()
         if loss is not None:
             self._look_at_root(loss)
         if session.structural:
