@@ -12,18 +12,18 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from types import FrameType
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import contained
-from torchdoctor.attach.places import Place, caller
+from torchdoctor.attach.places import Place, caller, is_user_file
 from torchdoctor.probes import rewind
 from torchdoctor.probes.clash import Changed, Clash, Kept, explain, is_clash, versions
 from torchdoctor.probes.context import Context, Names
@@ -39,6 +39,7 @@ ATTEMPTS = 12
 WRITES_KEPT = 4096
 """In-place operations remembered for each place in memory."""
 CODE_KEPT = 200
+_OPTIMIZERS = os.path.dirname(torch.optim.__file__)  # noqa: PTH120 - frames hold strings
 
 
 class InplaceProbe:
@@ -116,8 +117,6 @@ class Writes(TorchDispatchMode):
         self._by_place: dict[int, list[Write]] = {}
         self._held: list[Any] = []
         """their memory is not given to anything else"""
-        self.updating = False
-        """an optimizer's update runs"""
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -135,7 +134,7 @@ class Writes(TorchDispatchMode):
             self._held.append(storage)
         place, module = caller(), self._modules.current
         name = str(func.overloadpacket.__name__)
-        writes.append(Write(tensor._version, Changed(name, self.updating, *_at(place), module)))
+        writes.append(Write(tensor._version, Changed(name, _is_update(), *_at(place), module)))
 
     def after(self, tensor: Tensor, version: int | None) -> Changed | None:
         """What first changed it after it was kept at that version."""
@@ -166,15 +165,10 @@ class Again:
         torch.compiler.set_stance("force_eager")
         torch.autograd.backward = self._run_backward
         _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
-        register_optimizer_step_pre_hook(lambda *_: self._update(True))
-        register_optimizer_step_post_hook(lambda *_: self._update(False))
         self._modules.watch()
         torch.set_anomaly_enabled(True, check_nan=False)
         rewind.to_loop_start(self._restore)
         self._writes.__enter__()
-
-    def _update(self, begins: bool) -> None:
-        self._writes.updating = begins
 
     def _restore(self) -> None:
         self._modules.forget()
@@ -280,6 +274,16 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
             continue
         value = args[number] if number < len(args) else kwargs.get(argument.name)
         yield from (t for t in tree_leaves(value) if isinstance(t, Tensor) and t.layout == torch.strided)
+
+
+def _is_update() -> bool:
+    """An optimizer of torch's makes what runs now. A closure that it called is the user's again."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        if frame.f_code.co_filename.startswith(_OPTIMIZERS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _at(place: Place | None) -> tuple[str | None, int | None, str | None]:
