@@ -91,3 +91,14 @@ def test_text_is_the_letter(verdict: Verdict) -> None:
     text = dump("text", verdict)
     assert "ERROR  missing-zero-grad (T004)" in text
     assert "not-shuffled (allowed at /elsewhere/data.py:3)" in text
+
+
+@pytest.mark.parametrize("line", [9, "nine", None])
+def test_an_error_that_is_explained_stands_in_text_and_markdown(line: object) -> None:
+    told = {"text": "exp kept its result.", "instead": "Write it anew.", "code": "h = h + 1"}
+    told["changed"] = {"file": "train.py", "line": line, "module": 3}  # type: ignore[assignment]
+    crashed = Verdict(run={"steps": 60, "status": "crashed", "exception": {"explanation": told}})
+    for form in ("text", "markdown"):
+        written = dump(form, crashed)
+        assert "error explained" in written.lower()
+        assert all(words in written for words in ("exp kept its result.", "Write it anew.", "h = h + 1"))

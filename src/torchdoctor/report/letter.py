@@ -56,14 +56,14 @@ def passage(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterat
 
 def explained(verdict: Verdict, page: Page) -> Iterator[RenderableType]:
     """The error that ended the script in plain words, where there are some."""
-    told = _explanation(verdict)
+    told = explanation(verdict)
     if told is None:
         return
     yield Text("  THE ERROR EXPLAINED", style="bold")
     yield indent(page.line(told.get("text", "")), 2)
     yield Text()
     parts = [told[key] for key in ("kept", "changed") if isinstance(told.get(key), Mapping)]
-    places = [Place(part.get("module"), None, part.get("file"), part.get("line")) for part in parts]
+    places = [_read_place(part) for part in parts]
     if places:
         yield page.heading("Where")
         yield from _places(places, page)
@@ -78,11 +78,18 @@ def explained(verdict: Verdict, page: Page) -> Iterator[RenderableType]:
     yield Text()
 
 
-def is_explained(verdict: Verdict) -> bool:
-    return _explanation(verdict) is not None
+def _read_place(part: Mapping[str, Any]) -> Place:
+    """From a run's own file, which may hold anything."""
+    module, file, line = part.get("module"), part.get("file"), part.get("line")
+    return Place(
+        str(module) if module else None,
+        file=file if isinstance(file, str) else None,
+        line=line if isinstance(line, int) else None,
+    )
 
 
-def _explanation(verdict: Verdict) -> Mapping[str, Any] | None:
+def explanation(verdict: Verdict) -> Mapping[str, Any] | None:
+    """The plain words for the error that ended the script; None where there are none."""
     error = verdict.run.get("exception")
     told = error.get("explanation") if isinstance(error, Mapping) else None
     return told if isinstance(told, Mapping) else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchdoctor.findings import Finding, Place, Severity, Verdict
+from torchdoctor.report.letter import explanation
 from torchdoctor.report.sheet import current_folder, shorten
 from torchdoctor.report.text import clean, clean_block
 
@@ -21,6 +22,7 @@ def dump(verdict: Verdict) -> str:
 def _write(verdict: Verdict, cwd: Path) -> Iterator[str]:
     yield "## torchdoctor"
     yield ""
+    yield from _explained(verdict)
     steps = int(verdict.run.get("steps") or 0)
     grave = [f for f in verdict.findings if f.severity is not Severity.INFO]
     if not grave:
@@ -36,6 +38,16 @@ def _write(verdict: Verdict, cwd: Path) -> Iterator[str]:
     if verdict.silenced:
         places = (f"- `{clean(s.name)}` at {_code(_at(s.file, s.line, cwd))}" for s in verdict.silenced)
         yield from ("### Silenced by a comment", "", *places, "")
+
+
+def _explained(verdict: Verdict) -> Iterator[str]:
+    told = explanation(verdict)
+    if told is None:
+        return
+    yield from ("### The error explained", "", plain(told.get("text", "")), "")
+    yield from (f"**What to change.** {plain(told.get('instead', ''))}", "")
+    if told.get("code"):
+        yield from ("```python", clean_block(told["code"]).replace("```", "` ` `"), "```", "")
 
 
 def _passage(finding: Finding, verdict: Verdict, cwd: Path) -> Iterator[str]:

@@ -19,7 +19,7 @@ from rich.text import Text
 from torchdoctor import signals
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
-from torchdoctor.report.letter import aside, brief, explained, is_explained, passage
+from torchdoctor.report.letter import aside, brief, explained, explanation, passage
 from torchdoctor.report.sheet import (
     QUIET,
     Page,
@@ -125,7 +125,7 @@ class Letter:
                 f"clean bill. `torchdoctor explain {STUCK}` walks the causes. {asked}"
             )
         else:
-            other = "other " if is_explained(verdict) else ""
+            other = "other " if explanation(verdict) else ""
             yield Text(f"  NO {other.upper()}FAULT FOUND", style="bold green")
             words = f"Nothing {'else ' if other else ''}in {count(steps, 'step')} points at a fault. {asked}"
         if steps < FEW_STEPS:

@@ -65,3 +65,11 @@ def test_torchs_own_error_is_explained() -> None:
         exception={"type": "RuntimeError", "message": "Trying to backward through the graph a second time (...)"}
     )
     assert not findings(again.build(), NAME)
+
+
+def test_an_update_in_the_midst_of_a_step_is_no_state_carried_over() -> None:
+    message = "... has been modified by an inplace operation ..."
+    for earlier, expected in ((True, 1), (False, 0)):
+        run = RunBuilder(2).scalar(signals.GRAPH_NODES, [40, 80]).scalar(signals.GRAPH_REACH, [1.0], steps=[1])
+        run.info(exception={"type": "RuntimeError", "message": message, "explanation": {"earlier_step": earlier}})
+        assert len(findings(run.build(), NAME)) == expected
