@@ -60,7 +60,8 @@ class InplaceProbe:
         self._message = str(error)
         kept = next(iter(_changed_since(root, str(error))), None)
         self._clash = Clash(kept[0] if kept else None)
-        reason = unfit() or unsafe(threads=True)
+        shared = any(p.is_shared() for _, p in self._context.names.parameters())
+        reason = "the weights are shared with other processes" if shared else unfit() or unsafe(threads=True)
         if reason is None:
             try:
                 self._child, pipe = fork(SECONDS)
@@ -68,10 +69,16 @@ class InplaceProbe:
                 reason = f"the process cannot be forked ({failure.strerror})"
             else:
                 if self._child is None:
-                    Again(pipe, self._start, self._context.names).begin()
+                    self._begin(pipe)
                     return True
         self._clash.reason = reason
         return False
+
+    def _begin(self, pipe: int) -> None:
+        try:
+            Again(pipe, self._start, self._context.names).begin()
+        except BaseException as failure:
+            tell(pipe, {"reason": f"the step could not be run again ({type(failure).__name__})"})
 
     @contained("in-place: explain")
     def explain(self, exception: dict[str, Any]) -> dict[str, Any]:
