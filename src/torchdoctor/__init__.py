@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from torchdoctor.doctor import Doctor, watch
     from torchdoctor.engine import examine
-    from torchdoctor.errors import StopTraining, TorchdoctorError
+    from torchdoctor.errors import StopTraining, TorchdoctorError, TrainingHalted
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
     from torchdoctor.run import Run
     from torchdoctor.store.reader import open_run
@@ -23,6 +23,7 @@ _HOME = {
     "watch": "torchdoctor.doctor",
     "examine": "torchdoctor.engine",
     "StopTraining": "torchdoctor.errors",
+    "TrainingHalted": "torchdoctor.errors",
     "TorchdoctorError": "torchdoctor.errors",
     "Evidence": "torchdoctor.findings",
     "Finding": "torchdoctor.findings",
@@ -41,6 +42,7 @@ __all__ = [
     "Severity",
     "StopTraining",
     "TorchdoctorError",
+    "TrainingHalted",
     "Verdict",
     "examine",
     "open_run",

@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from torchdoctor import engine, signals
 from torchdoctor.attach import session as sessions
 from torchdoctor.attach.options import EXCEPTION, RUNS_FOLDER, Options, is_disabled
-from torchdoctor.errors import StopTraining, UnknownNameError, UsageError
+from torchdoctor.errors import StopTraining, TrainingHalted, UnknownNameError, UsageError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.rules import catalogue
 from torchdoctor.run import Run
@@ -63,7 +63,7 @@ def watch(
                 default), "spike"; "none" for never. `capture_limit` ("2GB") is the most that one of them takes,
                 `keep_captures` (5) how many stay. They hold your data.
     on_nonfinite  what is done about an update whose loss or gradients are NaN or infinite: "report" (default: nothing),
-                "skip" it, "halt" with `StopTraining`, or "rollback" to the last snapshot of weights, buffers and
+                "skip" it, "halt" with `TrainingHalted`, or "rollback" to the last snapshot of weights, buffers and
                 optimizer state, which takes at most `rollback_limit` ("2GiB") of memory
     """
     for target in targets:
@@ -226,10 +226,10 @@ class Doctor:
     ) -> bool:
         """The block's exception goes on, except the stop that the user asked for."""
         status = "finished" if kind is None or kind is StopTraining else "crashed"
-        failed = kind is not None and issubclass(kind, Exception) and kind is not StopTraining
+        failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, StopTraining)
         if failed and self._session is not None and self._owns and not self._session.finished:
             self._session.capturing.ask(EXCEPTION)
-        self.close("interrupted" if kind is KeyboardInterrupt else status)
+        self.close("interrupted" if kind in (KeyboardInterrupt, TrainingHalted) else status)
         if kind is StopTraining:
             if self._owns:
                 print(f"torchdoctor: {error}", file=sys.stderr)

@@ -50,8 +50,17 @@ class CaptureError(RunError):
 
 
 class StopTraining(TorchdoctorError):  # noqa: N818 - reads as the command it is
-    """Ends the training loop: a finding the user named with `stop_on` stands, or `on_nonfinite` says halt."""
+    """Ends the training loop: a finding that the user named with `stop_on` stands."""
+
+    status = 0
+    """of a script that it ended: what was asked for has happened"""
+
+
+class TrainingHalted(StopTraining):
+    """Ends the training loop because a loss or gradient is not finite and `on_nonfinite` says halt: an error."""
+
+    status = 1
 
 
 HALTED = "halted at step"
-"""Begins what it says in the second case."""
+"""Begins what it says."""

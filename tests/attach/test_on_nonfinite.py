@@ -20,7 +20,7 @@ from attach.loops import LOOPS
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.snapshots import Snapshot, broken
 from torchdoctor.doctor import Doctor
-from torchdoctor.errors import StopTraining, UsageError
+from torchdoctor.errors import StopTraining, TrainingHalted, UsageError
 from torchdoctor.facts import BirthFact, RemedyFact
 from torchdoctor.report.terminal import print_verdict
 from torchdoctor.settings import Settings, read
@@ -362,7 +362,8 @@ def test_a_scaler_skips_by_itself_and_keeps_its_scale(mode: str, tmp_path: Path)
 
 
 def test_an_overflow_that_the_scaler_handles_is_no_reason_to_halt(tmp_path: Path) -> None:
-    with watch(tmp_path, "halt") as doctor:
+    doctor = watch(tmp_path, "halt")
+    with pytest.raises(TrainingHalted), doctor:
         scaled_loop(overflow=True)
     assert remedy(doctor).halted == 21
 
@@ -409,12 +410,9 @@ def test_halt_on_a_gradient_behind_a_finite_loss(tmp_path: Path) -> None:
     assert is_sound(model)
 
 
-def test_a_block_ends_where_it_was_halted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = []
-    with watch(tmp_path, "halt"):
-        done.append(train(SGD))
-    assert not done
-    assert "halted at step 7" in capsys.readouterr().err
+def test_a_block_does_not_swallow_the_error(tmp_path: Path) -> None:
+    with pytest.raises(TrainingHalted, match="halted at step 7"), watch(tmp_path, "halt"):
+        train(SGD)
 
 
 # -- rollback -------------------------------------------------------------------------------

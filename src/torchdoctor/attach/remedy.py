@@ -1,7 +1,7 @@
 """What is done about a loss or gradient that is not finite, where the user asked for more than a report.
 
     skip      the update is left out: weights, buffers and optimizer state are what they were before the step
-    halt      StopTraining, with the verdict, before the update
+    halt      TrainingHalted, with the verdict, before the update
     rollback  weights, buffers and optimizer state go back to the last snapshot, and the next batch follows
 
 A hook cannot cancel an update, so the gradients are taken away for the time of the call (every optimizer of torch
@@ -28,7 +28,7 @@ from torchdoctor import stats
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.options import HALT, REPORT, ROLLBACK, SKIP
 from torchdoctor.attach.snapshots import Buffers, Snapshot, broken, holds_nan, is_finite
-from torchdoctor.errors import HALTED, StopTraining
+from torchdoctor.errors import HALTED, TrainingHalted
 from torchdoctor.facts import RemedyFact
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Remedy:
         session.hunt.poll(PATIENCE)
         if torch.cuda.is_initialized():
             session.deferred.drain()
-        raise StopTraining(self._words())
+        raise TrainingHalted(self._words())
 
     def _words(self) -> str:
         why = f" after {IN_A_ROW} rollbacks in a row" if self.mode == ROLLBACK else ""

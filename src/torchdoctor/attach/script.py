@@ -169,7 +169,7 @@ def _left(leaving: SystemExit) -> Ending:
 
 def _failed(error: BaseException) -> Ending:
     if isinstance(error, StopTraining):
-        return Ending(0, INTERRUPTED, str(error))
+        return Ending(error.status, INTERRUPTED, str(error))
     if _was_stopped_in_child(error):
         return Ending(0, INTERRUPTED, str(error).rstrip().rpartition(f"{StopTraining.__name__}: ")[2])
     leaving = _show(error.with_traceback(_without_our_frames(error.__traceback__)))

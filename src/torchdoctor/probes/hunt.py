@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import BirthFact
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.forking import Child, fork, unfit, unsafe
+from torchdoctor.probes.forking import Child, fork, tell, unfit, unsafe
 from torchdoctor.probes.rerun import Rerun
 from torchdoctor.probes.step_start import StepStart
 
@@ -89,7 +89,7 @@ class Hunt:
             return
         self._wanted = None
         self._left -= 1
-        reason = unfit() or unsafe(threads=True)
+        reason = unfit() or self._shares() or unsafe(threads=True)
         if reason is not None:
             self._context.unsupported["birth"] = reason
             return
@@ -99,8 +99,16 @@ class Hunt:
         except OSError as error:
             self._context.unsupported["birth"] = f"the process cannot be forked ({error.strerror})"
             return
-        if self._child is None:
+        if self._child is not None:
+            return
+        try:
             Rerun(pipe, self._start, self._context.names, self._roles).begin_in_child(optimizer)
+        except BaseException as error:
+            tell(pipe, {"reason": f"the step could not be run again ({type(error).__name__})"})
+
+    def _shares(self) -> str | None:
+        shared = any(p.is_shared() for _, p in self._context.names.parameters())
+        return "the weights are shared with other processes" if shared else None
 
     @contained("hunt: poll")
     def poll(self, patience: float = 0.0) -> None:
