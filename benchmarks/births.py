@@ -39,7 +39,7 @@ from trials import SINGLE_THREAD
 from workloads import WORKLOADS
 
 MARKS = marks("births")
-TOOL = Path(sys.executable).with_name("torchdoctor")
+TOOL = [sys.executable, "-m", "torchdoctor"]
 UPDATES = (1, 300)
 COST_WORKLOADS = ("mlp", "cnn", "transformer")
 COST_ARMS = ("torchdoctor", "birth-watch", "anomaly")
@@ -79,7 +79,7 @@ def _under_torchdoctor(case: Case, environment: dict[str, str], timeout: float, 
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-births-") as name:
         folder = Path(name)
-        command = [str(TOOL), *("run", "--quiet", "--out", "runs", "--name", "run", "--json", "verdict.json")]
+        command = [*TOOL, *("run", "--quiet", "--out", "runs", "--name", "run", "--json", "verdict.json")]
         try:
             done = subprocess.run(
                 [*command, str(case.truth.path)], cwd=folder, env={**os.environ, **environment}, capture_output=True,
@@ -101,7 +101,7 @@ def _under_torchdoctor(case: Case, environment: dict[str, str], timeout: float, 
 
 def _replay(folder: Path, environment: dict[str, str], timeout: float) -> str:
     """What `torchdoctor replay` says: same, what differs, or why there is nothing."""
-    command = [str(TOOL), "replay", "runs/run", "--json", "replay.json"]
+    command = [*TOOL, "replay", "runs/run", "--json", "replay.json"]
     try:
         done = subprocess.run(
             command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout,
