@@ -16,6 +16,7 @@ from torchdoctor.attach.places import Place
 from torchdoctor.facts import HalfOperationFact, PrecisionFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import Graph, line_of
+from torchdoctor.probes.saved import saved
 
 PRODUCTS = ("AddmmBackward", "MmBackward", "BmmBackward", "BaddbmmBackward", "ConvolutionBackward", "LinearBackward")
 """Operators that autocast makes in the lower type, by the beginning of their names (torch's list of autocast ops)."""
@@ -117,7 +118,10 @@ class PrecisionProbe:
 
 
 def _dtype(node: Any) -> torch.dtype | None:
-    """Of what the operator gave."""
+    """Of what the operator gave; its own copy of that goes before autograd's note, since a softmax casts as it runs."""
+    result = saved(node, "result")
+    if result is not None:
+        return result.dtype
     metadata = getattr(node, "_input_metadata", None)
     return metadata[0].dtype if metadata else None
 
