@@ -12,9 +12,10 @@ weight.
 - A ratio of two predictions, a harmonic mean or an F-score without any positive.
 
 ## How it is detected
-When a loss is not finite, its graph still holds the divisors. The first operation in the order of the forward pass
-that gave something infinite or NaN from finite numbers is the cause; here it is a division, an inverse, a negative
-power, the mean of nothing or a variance of too few values.
+When a loss or gradient is not finite, the step is run again in a copy of the process, and every operation is checked:
+the cause is the first that made something infinite or NaN of finite numbers, forward or backward. Here it is a
+division, an inverse, a negative power, the mean of nothing, a variance of too few values, or a softmax over nothing but
+minus infinity. Where that cannot be done (several processes), the graph of the broken loss still holds the divisors.
 
 ## How to fix it
 Bound the divisor from below: `/ mask.sum().clamp_min(1)`, `/ (std + 1e-6)`; use `F.normalize`, `F.cosine_similarity`
@@ -23,7 +24,8 @@ of the entry that was left out is still 0 times infinity.
 
 ## Known false alarms
 A division by zero without any NaN or Inf in loss, gradients or weights is not told. Where the loss had grown far
-above its start before, this is a warning beside the cause. On a GPU the graph is gone when the loss is read.
+above its start before, this is a warning beside the cause. On a GPU the graph is gone when the loss is read;
+`torchdoctor replay` is the way there.
 
 ## References
 PyTorch documentation, "torch.nn.functional.normalize", "torch.Tensor.clamp_min". Goodfellow, Bengio and Courville,

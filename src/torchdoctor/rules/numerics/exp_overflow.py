@@ -11,8 +11,9 @@ then divides infinity by infinity, and the loss is NaN.
 - A log-variance or log-rate that nothing bounds.
 
 ## How it is detected
-When a loss is not finite, its graph still holds the results of the exponentials. The first operation in the order of
-the forward pass that gave something infinite from finite numbers is the cause; here it is an exp.
+When a loss or gradient is not finite, the step is run again in a copy of the process, and every operation is checked:
+the cause is the first that made something infinite or NaN of finite numbers, forward or backward. Here it is an exp.
+Where that cannot be done (several processes), the graph of the broken loss still holds the results of the exponentials.
 
 ## How to fix it
 `torch.softmax`, `torch.logsumexp`, `F.softplus`, `F.cross_entropy` on raw scores: they subtract the largest score
@@ -21,7 +22,7 @@ first. Bound a log-variance before exp: `log_var.clamp(max=10)`.
 ## Known false alarms
 An infinite exp that does no harm (1 / (1 + exp(x)) is a plain 0) is not told while loss, gradients and weights are
 finite. Where the loss had grown far above its start before, this is a warning beside the cause. On a GPU the graph is
-gone when the loss is read.
+gone when the loss is read; `torchdoctor replay` is the way there.
 
 ## References
 PyTorch documentation, "torch.logsumexp". Goodfellow, Bengio and Courville, "Deep Learning", 2016, section 4.1.

@@ -11,13 +11,14 @@ pass.
 - Activations that grow from layer to layer without normalisation, or a model cast to half as a whole.
 
 ## How it is detected
-When a loss is not finite, its graph still holds what the operations kept. If the first thing that is infinite or NaN,
-in the order of the forward pass, is a float16 tensor (or was computed from one), while everything before it is
-finite, the format was too small. On looks the float16 denominators in the graph are read, too: one that is infinite
-makes its quotient zero, and no loss ever shows it. And a warning comes before the overflow where the largest output
-of a layer in float16 has grown sixteenfold, stands within two powers of two of 65504, and a steady growth (a line
-through the logarithms of the run's second half that explains nine tenths) meets it before the run has gone on for
-another quarter. Otherwise the headroom that is left is told as what speaks against this diagnosis.
+When a loss or gradient is not finite, the step is run again in a copy of the process, and every operation is checked:
+the cause is the first that made something infinite or NaN of finite numbers, forward or backward. Here its result is in
+float16 and would fit float32. Where that cannot be done (several processes), the graph of the broken loss still holds
+what the operations kept. On looks the float16 denominators in the graph are read, too: one that is infinite makes its
+quotient zero, and no loss ever shows it. And a warning comes before the overflow where the largest output of a layer in
+float16 has grown sixteenfold, stands within two powers of two of 65504, and a steady growth (a line through the
+logarithms of the run's second half that explains nine tenths) meets it before the run has gone on for another quarter.
+Otherwise the headroom that is left is told as what speaks against this diagnosis.
 
 ## How to fix it
 Compute that part in float32 (`x.float()` before it, or a block with autocast disabled); use bfloat16, which has
@@ -29,8 +30,8 @@ An intended mask of minus infinity is not counted: what is infinite must come ou
 overflow under a scaler which then halves its scale are how it works, and are not told here. A softmax, a norm or a
 loss in float16 is no finding by itself: torch's kernels add up in float32 inside, and on a CPU autocast itself leaves
 softmax, exponentials and norms in float16; they are told as evidence where something overflowed. Where the loss had
-grown far above its start before, this is a warning beside the cause. On a GPU the graph is gone when the loss is
-read, so nothing is said there but by the scaler's scale (loss-scale-collapse).
+grown far above its start before, this is a warning beside the cause. On a GPU the graph is gone when the
+loss is read: there the scaler's scale speaks (loss-scale-collapse), and `torchdoctor replay`.
 
 ## References
 Micikevicius et al., "Mixed precision training", 2018. PyTorch documentation, "Automatic mixed precision package".

@@ -10,10 +10,12 @@ infinite, or NaN where it is multiplied by zero (p log p), and one step later ev
 - A rate, scale or distance that ends in a ReLU or an absolute value, and so may be exactly zero.
 
 ## How it is detected
-When a loss is not finite, its graph still holds what went into each operation. Walked in the order of the forward
-pass, the first operation that gave something infinite or NaN while its own input was finite is the cause. Here it is
-a log with an input of zero or less. Where the loss stayed finite (the bad entries were masked out afterwards) and
-gradients or weights then became NaN, a log that had been seen with such an input is named, less surely.
+When a loss or gradient is not finite, the step is run again in a copy of the process, and every operation is checked:
+the cause is the first that made something infinite or NaN of finite numbers, forward or backward. Here it is a log of
+zero or less, or the gradient of one. Where that cannot be done (several processes), the graph of the broken loss still
+holds what went into each operation, and is walked in the order of the forward pass. Where the loss stayed finite (the
+bad entries were masked out afterwards) and gradients or weights then became NaN, a log that had been seen with such an
+input is named, less surely.
 
 ## How to fix it
 Use the form that never leaves the log domain: `F.log_softmax`, `F.logsigmoid`, `F.cross_entropy` on raw scores,
@@ -23,7 +25,7 @@ of the masked entry is still 0 times infinity.
 ## Known false alarms
 A log of zero that does no harm is not told: without a NaN or Inf in loss, gradients or weights there is no finding.
 Where the loss had grown far above its start before, numbers were out of range anyway, and this is a warning beside
-the cause. On a GPU the graph is gone when the loss is read, so nothing is said there.
+the cause. On a GPU the graph is gone when the loss is read; `torchdoctor replay` is the way there.
 
 ## References
 PyTorch documentation, "torch.special.xlogy", "torch.nn.functional.log_softmax". Goodfellow, Bengio and Courville,

@@ -12,17 +12,18 @@ loss ever showed it.
 - The root of a negative number, which is NaN at once.
 
 ## How it is detected
-On looks at the graph the results of roots and fractional powers are read. A root that was seen at exactly zero, with
-a finite loss and finite batches, and NaN in gradients or weights from then on, is the cause. A root of a negative
-number shows in the graph of the loss that broke.
+When a loss or gradient is not finite, the step is run again in a copy of the process, and every operation is checked:
+the cause is the first that made something infinite or NaN of finite numbers, forward or backward. Here it is the
+gradient of a root, of a fractional power or of acos or asin at the border, or one of them beyond its range. Where that
+cannot be done (several processes), a root that a look saw at exactly zero, with a finite loss and finite batches, and
+NaN in gradients or weights from then on, is named, less surely.
 
 ## How to fix it
 Add a little inside: `torch.sqrt(x + 1e-8)`; or bound it: `x.clamp_min(1e-12).sqrt()`; or work with squares;
 `torch.linalg.vector_norm` and `torch.cdist` have a gradient of zero at zero.
 
 ## Known false alarms
-A root at zero whose gradient is not used does no harm, and without NaN nothing is told. Roots are read on looks only,
-so one that meets zero for a single step between them is missed.
+A root at zero whose gradient is not used does no harm, and without NaN nothing is told.
 
 ## References
 PyTorch documentation, "torch.linalg.vector_norm" and the notes on gradients at points that are not differentiable
