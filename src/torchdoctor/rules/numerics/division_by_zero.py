@@ -25,7 +25,7 @@ of the entry that was left out is still 0 times infinity.
 ## Known false alarms
 A division by zero without any NaN or Inf in loss, gradients or weights is not told. Where the loss had grown far
 above its start before, this is a warning beside the cause. On a GPU the graph is gone when the loss is read;
-`torchdoctor replay` is the way there.
+`torchdoctor replay` helps where it was captured in time.
 
 ## References
 PyTorch documentation, "torch.nn.functional.normalize", "torch.Tensor.clamp_min". Goodfellow, Bengio and Courville,

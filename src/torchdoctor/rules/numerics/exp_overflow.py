@@ -22,7 +22,7 @@ first. Bound a log-variance before exp: `log_var.clamp(max=10)`.
 ## Known false alarms
 An infinite exp that does no harm (1 / (1 + exp(x)) is a plain 0) is not told while loss, gradients and weights are
 finite. Where the loss had grown far above its start before, this is a warning beside the cause. On a GPU the graph is
-gone when the loss is read; `torchdoctor replay` is the way there.
+gone when the loss is read; `torchdoctor replay` helps where it was captured in time.
 
 ## References
 PyTorch documentation, "torch.logsumexp". Goodfellow, Bengio and Courville, "Deep Learning", 2016, section 4.1.

@@ -25,7 +25,7 @@ of the masked entry is still 0 times infinity.
 ## Known false alarms
 A log of zero that does no harm is not told: without a NaN or Inf in loss, gradients or weights there is no finding.
 Where the loss had grown far above its start before, numbers were out of range anyway, and this is a warning beside
-the cause. On a GPU the graph is gone when the loss is read; `torchdoctor replay` is the way there.
+the cause. On a GPU the graph is gone when the loss is read; `torchdoctor replay` helps where it was captured in time.
 
 ## References
 PyTorch documentation, "torch.special.xlogy", "torch.nn.functional.log_softmax". Goodfellow, Bengio and Courville,
