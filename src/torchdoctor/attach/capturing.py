@@ -19,6 +19,7 @@ from torchdoctor.attach.contents import Copies
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.inventory import Inventory, describe_code
 from torchdoctor.attach.options import EXCEPTION, NONFINITE, SPIKE
+from torchdoctor.probes.memory import memory_left
 from torchdoctor.store.captures import CAPTURES, REASON, CaptureName, has_place, write_capture
 
 if TYPE_CHECKING:
@@ -186,19 +187,3 @@ def clean_reason(reason: str) -> str:
     """As it can stand in a folder's name."""
     word = re.sub(r"[^a-z0-9]+", "_", str(reason).lower()).strip("_")[:32]
     return word if REASON.fullmatch(word) else "asked"
-
-
-def memory_left() -> int | None:
-    """Bytes that can be had without swapping, inside this container; None where the system does not say."""
-    found = []
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                found.append(int(line.split()[1]) * 1024)
-        group = Path("/sys/fs/cgroup")
-        most = (group / "memory.max").read_text().strip()
-        if most != "max":
-            found.append(int(most) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError, IndexError):
-        pass
-    return max(0, min(found)) if found else None

@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchdoctor.attach import guard
-from torchdoctor.attach.checks import NanChecks
 from torchdoctor.attach.forward import ForwardWatch
 from torchdoctor.attach.guard import is_guarded
 from torchdoctor.attach.handling import HandlingSites
@@ -107,7 +106,6 @@ class Installation:
             wrap(builtins, "print", after=printing.printed)
         wrap(logging.Logger, "handle", after=printing.logged)
         LoggerSites(printing).place(self.patches)
-        NanChecks(session).place(self.patches)
         self._keep_scripting_whole()
         begins, ends = _when_not_counted(sites.step_begins, session), sites.step_ends
         if session.remedy.on:

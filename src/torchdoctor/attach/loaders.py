@@ -12,7 +12,7 @@ from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampl
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.session import Session
-from torchdoctor.facts import TRAIN, UNKNOWN, LoaderFact
+from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, LoaderFact
 from torchdoctor.probes.batches import batch_tensors
 
 
@@ -54,7 +54,8 @@ class LoaderSites:
         session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
         session.turn()
         samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
-        session.step_start.fetched(batch, session.batch, session.loop.backwards_since_step)
+        if session.loop.loader_phases.get(name) != VALIDATION:
+            session.step_start.fetched(batch, session.batch, session.loop.backwards_since_step)
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
 
     @guarded("loader exhausted")

@@ -302,15 +302,6 @@ class Session(Probes):
         inputs = [t for t in self.batch if t.data_ptr() not in known] or saved_inputs(self.root)
         self.spikes.examine(step, value, watch, inputs, targets)
 
-    def loss_found_broken(self, loss: Tensor) -> None:
-        """The script itself looked at its loss and found it broken; no backward need follow."""
-        self.steady.leave()
-        self.begin_record()
-        self.root = loss
-        self._loss_nonfinite(self.context.step, float(loss.detach()))
-        self.root = None
-        self.hunt.begin()
-
     def _loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")
         self.context.nonfinite("loss", place, 1, step, nan=int(value != value))
@@ -385,7 +376,7 @@ class Session(Probes):
             self.wiring.at_backward()
         self.predictions.flush_train(step)
         self.schedules.close()
-        self.hunt.close()
+        self.hunt.close(abrupt and not crashed)
         self.remedy.close()
         self.sharpness.close(crashed or abrupt)
         self.called_loss.flush()

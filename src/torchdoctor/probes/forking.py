@@ -7,9 +7,11 @@ report comes back through a pipe that is read when it is there.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import json
 import logging
+import mmap
 import os
 import select
 import signal
@@ -22,9 +24,15 @@ from typing import Any, NoReturn
 
 import torch
 
+from torchdoctor.probes.memory import memory_left
+
 REPORT_BYTES = 1 << 16
 """What a pipe holds: a child never waits for its reader."""
 OUR_THREADS = "torchdoctor-"
+SHARED_LIMIT = 1 << 30
+"""Bytes of shared memory that a child copies for itself."""
+MAP_FIXED, PR_SET_PDEATHSIG = 0x10, 1
+"""Of Linux; Python has no names for them."""
 FREE_SHARE = 0.5
 """Of the memory that is free; a child that writes to all it was given doubles what the process holds."""
 
@@ -32,6 +40,7 @@ FORBIDDEN = frozenset(
     [
         *("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink", "os.system"),
         *("os.fork", "os.posix_spawn", "os.exec", "subprocess.Popen", "socket.connect", "socket.bind"),
+        *("os.kill", "os.killpg", "socket.sendto", "socket.sendmsg"),
         *("shutil.copyfile", "shutil.move", "shutil.rmtree", "urllib.Request", "sqlite3.connect"),
     ]
 )
@@ -53,16 +62,31 @@ class Child:
 
     def report(self, patience: float = 0.0) -> Report | None:
         """What it said, when it has; None while it is at work. One that ended in silence gives the reason."""
-        if not select.select([self._pipe], [], [], max(0.0, patience))[0]:
+        if self._pipe < 0:
             return None
-        said = os.read(self._pipe, REPORT_BYTES)
-        os.close(self._pipe)
-        return json.loads(said) if said else {"reason": "the child process ended without a report"}
+        ready = select.poll()
+        ready.register(self._pipe, select.POLLIN | select.POLLHUP)
+        if not ready.poll(max(0.0, patience) * 1000):
+            return None
+        said = b""
+        while part := os.read(self._pipe, REPORT_BYTES):
+            said += part
+        self._close()
+        try:
+            return dict(json.loads(said)) if said else {"reason": "the child process ended without a report"}
+        except ValueError:
+            return {"reason": "the child process ended in the middle of its report"}
+
+    def _close(self) -> None:
+        pipe, self._pipe = self._pipe, -1
+        if pipe >= 0:
+            os.close(pipe)
 
     def end(self) -> None:
         """It is not waited for any longer."""
-        os.kill(self.pid, signal.SIGKILL)
-        os.close(self._pipe)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._close()
 
     def is_gone(self) -> bool:
         try:
@@ -107,7 +131,8 @@ def fork(seconds: float) -> tuple[Child | None, int]:
 def tell(pipe: int, report: Report) -> NoReturn:
     """In the child: say it and end. Nothing of the user's program goes on here."""
     try:
-        os.write(pipe, json.dumps(report).encode()[:REPORT_BYTES])
+        told = json.dumps(report).encode()
+        os.write(pipe, told if len(told) <= REPORT_BYTES else json.dumps({"reason": "too much to tell"}).encode())
     finally:
         os._exit(0)
 
@@ -123,6 +148,7 @@ def stay_inside(give_up: Callable[[str], NoReturn]) -> Callable[[str, tuple[Any,
         elif event in FORBIDDEN:
             give_up(f"the script does more than train before its next step ({event})")
 
+    torch.serialization._open_zipfile_writer = lambda *_: give_up("the script saves a file before its next step")
     return audit
 
 
@@ -147,6 +173,9 @@ def _put_user_aside(pipe: int, seconds: float) -> None:
     for number in {0, 1, 2, *(int(entry.name) for entry in Path("/proc/self/fd").iterdir())} - {pipe, nothing}:
         with contextlib.suppress(OSError):
             os.dup2(nothing, number)
+    _make_private()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     gc.disable()
     os.nice(10)
     torch.set_num_threads(1)
@@ -175,19 +204,40 @@ def unsafe(largest: int | None = None, threads: bool = False) -> str | None:
     theirs = str(getattr(handler, "__module__", "")).startswith("torch.utils.data")
     if handler not in (signal.SIG_DFL, signal.SIG_IGN, None) and not theirs:
         return "the script handles the end of child processes itself"
-    if _resident() > (_free() * FREE_SHARE if largest is None else largest):
+    left = memory_left()
+    if _resident() > ((left or 0) * FREE_SHARE if largest is None else largest):
         return "the process is too large to be forked"
+    if sum(last - first for first, last in _shared_maps()) > SHARED_LIMIT:
+        return "the process shares too much memory with others"
     return None
+
+
+def _shared_maps() -> list[tuple[int, int]]:
+    """Where this process can write to memory that others see: semaphores, a loader's batches, mapped files."""
+    found = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        path = fields[5] if len(fields) > 5 else ""
+        device = path.startswith("/dev/") and not path.startswith(("/dev/shm/", "/dev/zero"))
+        if fields[1][1] == "w" and fields[1][3] == "s" and not device:
+            first, _, last = fields[0].partition("-")
+            found.append((int(first, 16), int(last, 16)))
+    return found
+
+
+def _make_private() -> None:
+    """In the child: what it shares with the run becomes a copy of its own, in the same place."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED
+    for first, last in _shared_maps():
+        held = ctypes.string_at(first, last - first)
+        if library.mmap(first, last - first, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) != first:
+            raise OSError("shared memory could not be copied")
+        ctypes.memmove(first, held, last - first)
 
 
 def _resident() -> int:
     """Bytes of memory this process holds."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _free() -> int:
-    """Bytes of memory that are free on this machine."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return 0

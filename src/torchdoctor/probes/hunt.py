@@ -10,6 +10,7 @@ import weakref
 from time import perf_counter
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -30,6 +31,8 @@ EARLY = 0.34
 """Part of the model, from its input on, in which the watched gradient is looked for."""
 LARGEST_WATCHED = 4096
 
+PLAIN = (Tensor, torch.nn.Parameter)
+"""Not those of which reading one number is a matter for several processes (DTensor)."""
 _item = Tensor.item
 _sum = Tensor.sum
 
@@ -53,18 +56,21 @@ class Hunt:
     def choose(self, orders: dict[str, int]) -> None:
         """Which gradient is looked at before every update."""
         held = self._context.names.parameters()
-        named = sorted(((orders[n], p) for n, p in held if n in orders and p.is_cpu), key=lambda item: item[0])
+        named = sorted(
+            ((orders[n], p) for n, p in held if n in orders and type(p) in PLAIN and p.is_cpu), key=lambda item: item[0]
+        )
         early = [p for _, p in named[: max(2, int(EARLY * len(named)))] if p.requires_grad]
         best = min(early, key=lambda p: p.numel(), default=None)
         self._watched = weakref.ref(best) if best is not None and best.numel() <= LARGEST_WATCHED else None
 
+    @contained("hunt: watch")
     def is_broken(self) -> bool:
         """The watched gradient is not finite. A few microseconds."""
         parameter = self._watched() if self._watched is not None else None
         gradient = parameter.grad if parameter is not None else None
         if gradient is None:
             return False
-        value = _item(_sum(gradient))
+        value = _item(_sum(gradient, dtype=torch.float32 if gradient.dtype == torch.float16 else None))
         return value - value != 0.0
 
     # -- the hunt -----------------------------------------------------------------------
@@ -142,9 +148,9 @@ class Hunt:
         return {name for name, _ in self._context.names.parameters()}
 
     @contained("hunt: close")
-    def close(self) -> None:
-        """The run ends: wait for a child that is at work."""
-        end = perf_counter() + PATIENCE
+    def close(self, abrupt: bool = False) -> None:
+        """The run ends: wait for a child that is at work, unless it was broken off."""
+        end = perf_counter() + (0.0 if abrupt else PATIENCE)
         if self._child is not None:
             self.poll(end - perf_counter())
         if self._child is not None:

@@ -71,7 +71,9 @@ class Step:
     parents: tuple[Step, ...]
     """the operations that wrote what it read and was not finite"""
     foreign: tuple[str, ...]
-    """names of what it read that was bad before the step began"""
+    """names of what it read that was NaN before the step began"""
+    infinite: bool
+    """it read an infinity from before the step, as a mask that is added holds them"""
     where: Where
     count: int
     rows: tuple[int, ...]
@@ -92,10 +94,10 @@ class Step:
 
     @property
     def given(self) -> bool:
-        """It wrote an infinity where it was told to."""
-        if self.result.state != INFINITE or self.operator not in GIVEN or self.parents or self.foreign:
+        """It wrote an infinity where it was told to, or passed one on that was there before."""
+        if self.result.state != INFINITE or self.parents or self.foreign:
             return False
-        return self.operator not in CASTS
+        return self.infinite or (self.operator in GIVEN and self.operator not in CASTS)
 
     def __str__(self) -> str:
         at = f" at {self.where.place}" if self.where.place else ""
@@ -153,7 +155,11 @@ class Inspector(TorchDispatchMode):
         self, func: Any, args: Any, read: list[Tensor], before: list[Extent], writers: Sequence[Step | None],
         out: Tensor, after: Extent,
     ) -> None:  # fmt: skip
-        bad = [(t, w) for t, e, w in zip(read, before, writers, strict=True) if e.state != FINITE]
+        bad = [(t, e, w) for t, e, w in zip(read, before, writers, strict=True) if e.state != FINITE]
+        makers = [w for _, _, w in bad if w is not None]
+        earlier = self._writers.get(_place(out))
+        if earlier is not None and _name(func).endswith("_") and not _wrote_all(out, read):
+            makers.append(earlier)
         wrong = ~torch.isfinite(out.detach())
         self._writers[_place(out)] = Step(
             order=self._count,
@@ -161,8 +167,9 @@ class Inspector(TorchDispatchMode):
             backward=torch._C._current_graph_task_id() != -1,
             inputs=tuple(before),
             result=after,
-            parents=tuple({w.order: w for _, w in bad if w is not None}.values()),
-            foreign=tuple(self._name_of(t) or "" for t, w in bad if w is None),
+            parents=tuple({w.order: w for w in makers}.values()),
+            foreign=tuple(self._name_of(t) or "" for t, e, w in bad if w is None and e.state == NAN),
+            infinite=any(w is None and e.state == INFINITE for _, e, w in bad),
             where=self._locate(),
             count=int(wrong.sum()),
             rows=_rows(wrong),

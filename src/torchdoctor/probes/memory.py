@@ -30,3 +30,19 @@ def host_bytes() -> int | None:
         return int(_STATM.read_text().split()[1]) * _PAGE
     except (OSError, IndexError, ValueError):
         return None
+
+
+def memory_left() -> int | None:
+    """Bytes that can be had without swapping, inside this container; None where the system does not say."""
+    found = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+        group = Path("/sys/fs/cgroup")
+        most = (group / "memory.max").read_text().strip()
+        if most != "max":
+            found.append(int(most) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError, IndexError):
+        pass
+    return max(0, min(found)) if found else None

@@ -23,7 +23,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchdoctor.attach import guard
-from torchdoctor.attach.places import Place, caller, is_own
+from torchdoctor.attach.places import Place, caller
 from torchdoctor.probes import rewind
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.batches import batch_tensors
@@ -31,7 +31,6 @@ from torchdoctor.probes.context import Names
 from torchdoctor.probes.forking import stay_inside, tell
 from torchdoctor.probes.graph import line_of
 from torchdoctor.probes.inspector import NAN, Birth, Inspector, Where, is_checked
-from torchdoctor.probes.loss_checks import CHECKS, broken_loss
 from torchdoctor.probes.module_spans import ModuleSpans
 from torchdoctor.probes.step_start import StepStart
 
@@ -65,10 +64,7 @@ class Rerun:
         """The broken step is under way; the caller returns into it. `optimizer`: its update begins now."""
         sys.addaudithook(stay_inside(self._give_up))
         self._hold_back(optimizer)
-        for tensor in (t for batch in self._start.batches for t in batch_tensors(batch)):
-            if tensor.is_shared():  # a loader's worker made it: what is written into it here the run would see
-                tensor.data = tensor.data.clone()
-        rewind.to_loop_start(self._restore)
+        rewind.to_loop_start(self._restore, self._failed)
         self.begin()
 
     def begin(self, serves: bool = True) -> None:
@@ -79,8 +75,6 @@ class Rerun:
         torch.autograd.backward = self._run_backward
         if serves:
             _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
-        for owner, name in CHECKS:
-            setattr(owner, name, self._checking(getattr(owner, name)))
         register_optimizer_step_pre_hook(lambda updated, _args, _kwargs: self._clear(updated))
         register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
         hooks.register_module_forward_pre_hook(self._count_samples)
@@ -147,23 +141,6 @@ class Rerun:
             parameter.grad = None
         self._restore()
 
-    def _checking(self, original: Any) -> Any:
-        """A check of the script's own, at which a broken loss is noticed before its backward."""
-
-        def check(*args: Any, **kwargs: Any) -> Any:
-            if self._inspector.resting or is_own(sys._getframe(1).f_code.co_filename):
-                return original(*args, **kwargs)
-            self._inspector.resting = True
-            loss = broken_loss(args[0] if args else None, sys._getframe(1))
-            birth = self._inspector.birth_of(loss) if loss is not None else None
-            self._inspector.resting = False
-            if birth is not None:
-                self._loss = loss
-                self._found(birth, "loss")
-            return original(*args, **kwargs)
-
-        return check
-
     def _is_good(self, tensor: Tensor) -> bool:
         self._inspector.resting = True
         try:
@@ -196,6 +173,9 @@ class Rerun:
         self._inspector.resting = True
         loss = None if self._loss is None else _plain(float(self._loss.detach().sum()))
         tell(self._pipe, {"birth": describe(birth, noticed, self._samples), "loss": loss})
+
+    def _failed(self) -> NoReturn:
+        self._give_up("the step failed in another way when it was run again")
 
     def _give_up(self, reason: str) -> NoReturn:
         tell(self._pipe, {"reason": reason})

@@ -19,17 +19,25 @@ import torch
 from torchdoctor.attach import places
 
 _TORCH = os.path.dirname(torch.__file__)  # noqa: PTH120 - frames hold strings
+MOVING = ("to", "cuda", "cpu", "float", "double", "long", "int", "contiguous", "requires_grad_")
+"""Methods that, called twice, give what they gave once."""
 PASSED_THROUGH = ("accelerate",)
 """Libraries whose `backward` is a plain call on the way to torch's."""
 
 
-def to_loop_start(then: Callable[[], None]) -> bool:
-    """From the next line on that runs in the user's loop, its body is run from the beginning; `then` is called first.
-    False where no loop of the user's stands directly around the call."""
+def to_loop_start(then: Callable[[], None], failed: Callable[[], None] = lambda: None) -> bool:
+    """From the next line on that runs in the user's loop, its body is run from the beginning; `then` is called first,
+    and `failed` where an exception comes up in it. False where no loop of the user's stands directly around the call,
+    or where running its body twice is not running it once (it makes another thing of what the loop gave it)."""
     found = find_loop(sys._getframe(1))
     if found is None:
         return False
     frame, line = found
+
+    def on_failure(_current: FrameType, event: str, _argument: Any) -> Any:
+        if event == "exception":
+            failed()
+        return on_failure
 
     def on_line(current: FrameType, event: str, _argument: Any) -> Any:
         if event != "line":
@@ -37,11 +45,10 @@ def to_loop_start(then: Callable[[], None]) -> bool:
         try:
             current.f_lineno = line
         except ValueError:
-            return None
-        finally:
             sys.settrace(None)
+            return None
         then()
-        return None
+        return on_failure
 
     frame.f_trace = on_line
     sys.settrace(lambda *_: None)
@@ -84,11 +91,35 @@ def body_start(file: str, line: int) -> int | None:
             if not first <= line <= last:
                 continue
             if isinstance(child, ast.For | ast.While) and child.body[0].lineno <= line <= _end(child.body[-1]):
-                found = child.body[0].lineno
+                found = child.body[0].lineno if is_repeatable(child) else None
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 found = None
             waiting.append(child)
     return found
+
+
+def is_repeatable(loop: ast.For | ast.While) -> bool:
+    """Nothing that the loop gives its body is made into something else by it, but for moving it to a device."""
+    given = _names(loop.target) if isinstance(loop, ast.For) else set()
+    for node in ast.walk(loop):
+        if isinstance(node, ast.AugAssign) and _names(node.target) & given:
+            return False
+        if isinstance(node, ast.Assign) and not _is_moving(node.value):
+            stored = {name for target in node.targets for name in _names(target)}
+            if stored & given & _names(node.value):
+                return False
+    return True
+
+
+def _is_moving(value: ast.expr) -> bool:
+    """x.to(device), x.float(), or several of them."""
+    if isinstance(value, ast.Tuple):
+        return all(_is_moving(part) for part in value.elts)
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in MOVING
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _end(node: ast.stmt) -> int:

@@ -14,15 +14,14 @@ _KINDS = {
     LOG: ("log", "log2", "log10", "log1p", "logit", "atanh", "xlogy", "xlog1py", "special_xlog1py", "lgamma"),
     DIVISION: (
         *("div", "true_divide", "reciprocal", "rsqrt", "remainder", "fmod", "atan2", "mean", "nanmean", "addcdiv"),
-        *("std", "var", "std_mean", "var_mean", "softmax", "log_softmax", "native_layer_norm", "native_batch_norm"),
-        *("native_group_norm", "safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
+        *("std", "var", "std_mean", "var_mean", "softmax", "log_softmax"),
+        *("safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
         *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
     ),
     SQRT: ("sqrt", "acos", "asin", "acosh", "norm", "linalg_vector_norm", "cdist", "cdist_forward", "dist"),
     EXP: ("exp", "exp2", "expm1", "sinh", "cosh", "logcumsumexp"),
 }
 KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
-SPREADS = ("std", "var", "std_mean", "var_mean")
 SOFTMAXES = (
     *("softmax", "log_softmax", "safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
     *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
@@ -66,11 +65,20 @@ def trouble_of(fact: BirthFact) -> str | None:
         kind = _power(fact)
     elif name in ("sqrt", "rsqrt") and not fact.backward:
         kind = SQRT if fact.result == "nan" else DIVISION
-    elif fact.backward and name == "div" and kind == DIVISION and _divisor(fact) not in (None, 0.0):
+    elif kind == DIVISION and not _is_by_nothing(name, fact):
         kind = OVERFLOW
     if fact.dtype == "float16" and (kind in (None, OVERFLOW) or _fits_single(fact, kind)):
         return HALF
     return kind or OVERFLOW
+
+
+def _is_by_nothing(name: str, fact: BirthFact) -> bool:
+    """What was divided by is zero, empty, or masked throughout, as far as it is known; else numbers were too large."""
+    if name in ("div", "true_divide"):
+        return _divisor(fact) in (None, 0.0)
+    if name in ("mean", "nanmean"):
+        return not fact.inputs
+    return name not in SOFTMAXES or any(low is None for low, _ in fact.inputs)
 
 
 def _power(fact: BirthFact) -> str:
