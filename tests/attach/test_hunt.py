@@ -85,6 +85,31 @@ for step in range(10):
 """
 
 
+REASSIGNED = """
+x[19 * 16 + 5] = 0.0
+if __name__ == "__main__":
+    for xb, yb in DataLoader(TensorDataset(x, y), batch_size=16, num_workers=1):
+        xb = (xb + 1.0).unsqueeze(1).squeeze(1) - 1.0
+        loss = nn.functional.mse_loss(model(xb), yb) + xb.sum(1).log().mean()  # here
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+MASKED = """
+blank = torch.zeros(16, 6, dtype=torch.bool)
+for start in range(0, 320, 16):
+    xb, yb = x[start : start + 16], y[start : start + 16]
+    blank[6] = start == 144
+    scores = model[0](xb)[:, :6].clone()
+    scores[blank] = float("-inf")
+    weights = torch.softmax(scores, dim=1)  # here
+    loss = nn.functional.mse_loss((weights * xb).sum(1, keepdim=True), yb)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "operator", "backward", "samples"),
     [
@@ -93,8 +118,10 @@ for step in range(10):
         (BACKWARD, "div", True, [6]),
         (CLOSURE, "exp", False, [6]),
         (ACCUMULATED, "div", True, [6]),
+        (REASSIGNED, "log", False, [5]),
+        (MASKED, "_softmax", False, [6]),
     ],
-    ids=["workers", "slices", "backward", "closure", "accumulated"],
+    ids=["workers", "slices", "backward", "closure", "accumulated", "reassigned", "masked"],
 )
 def test_operation_line_and_samples(
     tmp_path: Path, script: str, operator: str, backward: bool, samples: list[int]
@@ -137,3 +164,32 @@ for xb, yb in batches():
     assert [line.split()[0] for line in (tmp_path / "log.txt").read_text().splitlines()] == [
         str(n) for n in range(1, 21)
     ]
+
+
+def test_what_processes_share_is_not_touched(tmp_path: Path) -> None:
+    """A counter in shared memory, a file that torch writes, and a loader's workers: the child leaves them alone."""
+    file = tmp_path / "train.py"
+    file.write_text(
+        HEAD
+        + """
+import torch.multiprocessing as mp
+x[7 * 16 + 5] = 0.0
+def step(xb, yb):
+    loss = nn.functional.mse_loss(model(xb), yb) + xb.sum(1).log().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+if __name__ == "__main__":
+    counter = mp.Value("i", 0)
+    for xb, yb in DataLoader(TensorDataset(x, y), batch_size=16, num_workers=1):
+        with counter.get_lock():
+            counter.value += 1
+        xb = xb * 1.0
+        step(xb, yb)
+        torch.save(model.state_dict(), f"model{counter.value}.pt")
+    print("counted", counter.value)
+"""
+    )
+    done = run_python("-m", "torchdoctor", "run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
+    assert "counted 20" in done.stdout, done.stderr
+    assert len(list(tmp_path.glob("model*.pt"))) == 20
