@@ -94,14 +94,14 @@ def _under_torchdoctor(case: Case, environment: dict[str, str], timeout: float, 
         except Exception as error:
             last = (done.stderr.strip().splitlines() or [str(error)])[-1]
             return Outcome(case, error=f"no verdict: {last}", seconds=seconds)
-        replayed = _replay(folder, environment, timeout) if with_replay else None
+        replayed = _replay(folder, case, environment, timeout) if with_replay else None
     step, birth = found[0] if found else (None, None)
     return Outcome(case, birth, step, [f["code"] for f in verdict["findings"]], seconds=seconds, replayed=replayed)
 
 
-def _replay(folder: Path, environment: dict[str, str], timeout: float) -> str:
+def _replay(folder: Path, case: Case, environment: dict[str, str], timeout: float) -> str:
     """What `torchdoctor replay` says: same, what differs, or why there is nothing."""
-    command = [*TOOL, "replay", "runs/run", "--json", "replay.json"]
+    command = [*TOOL, "replay", "runs/run", "--json", "replay.json", "--", str(case.truth.path)]
     try:
         done = subprocess.run(
             command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=timeout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import timeit
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,14 @@ x[405] = 0.0
 model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 if __name__ == "__main__":
+    log = open("log.csv", "w")
+    torch.save(model.state_dict(), "first.pt")
     for xb, yb in DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16, num_workers=1):
         loss = nn.functional.mse_loss(model(xb).exp() / xb.mean(1, keepdim=True), yb)  # here
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        log.write("step\\n")
 """
 
 
@@ -47,11 +51,14 @@ def told(folder: Path, *arguments: str) -> tuple[dict, str]:
 
 
 def test_the_same_to_the_bit_with_workers_and_dropout(folder: Path) -> None:
+    saved = (folder / "first.pt").stat().st_mtime_ns
     found, text = told(folder)
+    assert (folder / "log.csv").read_text() == "step\n" * 30
+    assert (folder / "first.pt").stat().st_mtime_ns == saved
     assert (found["step"], found["birth"]["operator"], found["differs"]) == (25, "div", [])
     assert found["birth"]["samples"] == [5]
     assert "The same to the bit" in text
-    assert "-> mse_loss at train.py:12" in text
+    assert "-> mse_loss at train.py:14" in text
 
 
 def test_a_change_is_tried_from_the_start(folder: Path) -> None:
@@ -99,6 +106,7 @@ def test_without_a_capture_it_says_how_to_get_one(tmp_path: Path) -> None:
         ({"argv": []}, "does not say"),
         ({"argv": ["train.py", "--key", "***"]}, "secret"),
         ({"argv": ["/nowhere/train.py"]}, "not there any more"),
+        ({"argv": [timeit.__file__, "-n1", "print(1)"], "cwd": "/"}, "not in this folder"),
     ],
 )
 def test_a_script_that_cannot_be_trusted_is_asked_for(tmp_path: Path, info: dict, said: str) -> None:

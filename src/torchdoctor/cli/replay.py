@@ -96,6 +96,9 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
         past = f": no NaN or Inf in {found.passed:,} updates" if found.passed else ""
         yield f"  The failure is gone{past}."
         return
+    if found.birth is None and found.failed_at is not None:
+        yield f"  It fails all the same, at step {found.failed_at}."
+        return
     if found.birth is None:
         yield f"  It did not fail again: {_clean(found.reason or 'nothing was reported')}."
         yield from (f"  | {_clean(line)}" for line in tail)

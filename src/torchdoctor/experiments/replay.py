@@ -1,7 +1,7 @@
 """A captured step, run again in a fresh process of the user's own script: where its first NaN or Inf was made.
 
 Nothing of the capture is executed. The script that runs is the one the user names, or the one that recorded the run,
-if the run is the user's own and the file is the same.
+if the run is the user's own and the script lies in the folder in which the user stands.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def replay(
     given = Target(FILE, step_fn) if step_fn else read_target(command) if command else None
     target = given or _recorded_target(run, info)
     with open_capture(entry.path) as capture:
-        changed = _changed_sources(capture)
+        changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve().parent)
         late = int(capture.document.get("taken_at_step") or 0) - entry.name.step
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
     recorded = next((f for at, f in open_run(run).facts_at(BirthFact) if at == entry.name.step), None)
@@ -142,18 +142,20 @@ def _recorded_target(run: Path, info: dict[str, Any]) -> Target:
         raise ScriptError(f"an argument of the script was kept out of the record as a secret{give}")
     if hasattr(os, "getuid") and run.stat().st_uid != os.getuid():
         raise ScriptError(f"{run} was recorded by somebody else, and what it names is not run for that reason{give}")
-    path = Path(str(info.get("cwd") or ".")) / words[0]
+    path = (Path(str(info.get("cwd") or ".")) / words[0]).resolve()
     if path.suffix != ".py" or not path.is_file():
         raise ScriptError(f"the script of the run is not there any more ({words[0]}){give}")
+    if not path.is_relative_to(Path.cwd()):
+        raise ScriptError(f"the script of the run, {path}, is not in this folder, and a run could name any{give}")
     return Target(FILE, str(path), tuple(words[1:]))
 
 
-def _changed_sources(capture: Capture) -> tuple[str, ...]:
-    """Source files that are not what they were."""
+def _changed_sources(capture: Capture, folder: Path) -> tuple[str, ...]:
+    """Source files beside the script that are not what they were; no other path that the capture names is followed."""
     changed = []
     for name, digest in (capture.document.get("sources") or {}).items():
         path = Path(str(name)).expanduser()
-        if not digest or path.suffix != ".py" or not path.is_file():
+        if not digest or path.suffix != ".py" or not path.is_relative_to(folder) or not path.is_file():
             continue
         if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             changed.append(str(name))

@@ -21,6 +21,7 @@ from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import Target
 from torchdoctor.experiments.changes import Changes
+from torchdoctor.experiments.shadow import keep_files
 from torchdoctor.probes.forking import tell
 
 MARGIN = 20
@@ -49,7 +50,9 @@ class Replaying:
             self._give_up(f"torchdoctor could not attach ({self._attachment.problem})")
         with open_capture(self.path) as capture:
             self.at_once = capture.document.get("batch_source") == "loader"
-            torch.set_num_threads(int(capture.document.get("threads") or torch.get_num_threads()))
+            threads = capture.document.get("threads")
+            if isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1):
+                torch.set_num_threads(threads)
         if self.changes.single:
             _stay_single(torch)
         if self.changes.from_start:
@@ -148,6 +151,7 @@ def main(request_file: str) -> int:
     request = json.loads(Path(request_file).read_text())
     os.environ["TORCHDOCTOR_REPLAY"] = "1"
     pipe = os.open(request["report"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    keep_files(Path(request["scratch"]))
     if request["step_fn"]:
         from torchdoctor.experiments.stepping import run_function
 
