@@ -71,9 +71,9 @@ class Step:
     parents: tuple[Step, ...]
     """the operations that wrote what it read and was not finite"""
     foreign: tuple[str, ...]
-    """names of what it read that was NaN before the step began"""
+    """names of what it read that was NaN before the step began, or a weight that was infinite"""
     infinite: bool
-    """it read an infinity from before the step, as a mask that is added holds them"""
+    """it read something bad from before the step: an infinity, where `foreign` names nothing, as a mask holds them"""
     where: Where
     count: int
     rows: tuple[int, ...]
@@ -117,9 +117,14 @@ class Birth:
 class Inspector(TorchDispatchMode):
     """Checks all that runs while it is on."""
 
-    def __init__(self, locate: Callable[[], Where], name_of: Callable[[Tensor], str | None]) -> None:
+    def __init__(
+        self,
+        locate: Callable[[], Where],
+        name_of: Callable[[Tensor], str | None],
+        is_weight: Callable[[Tensor], bool] = lambda _: False,
+    ) -> None:
         super().__init__()
-        self._locate, self._name_of = locate, name_of
+        self._locate, self._name_of, self._is_weight = locate, name_of, is_weight
         self._writers: dict[int, Step] = {}
         self._held: list[Tensor] = []
         """what is not finite stays alive, so that its place in memory is not given to anything else"""
@@ -157,6 +162,7 @@ class Inspector(TorchDispatchMode):
     ) -> None:  # fmt: skip
         bad = [(t, e, w) for t, e, w in zip(read, before, writers, strict=True) if e.state != FINITE]
         makers = [w for _, _, w in bad if w is not None]
+        came = [(t, e) for t, e, w in bad if w is None]
         earlier = self._writers.get(_place(out))
         if earlier is not None and _name(func).endswith("_") and not _wrote_all(out, read):
             makers.append(earlier)
@@ -168,8 +174,8 @@ class Inspector(TorchDispatchMode):
             inputs=tuple(before),
             result=after,
             parents=tuple({w.order: w for w in makers}.values()),
-            foreign=tuple(self._name_of(t) or "" for t, e, w in bad if w is None and e.state == NAN),
-            infinite=any(w is None and e.state == INFINITE for _, e, w in bad),
+            foreign=tuple(self._name_of(t) or "" for t, e in came if e.state == NAN or self._is_weight(t)),
+            infinite=bool(came),
             where=self._locate(),
             count=int(wrong.sum()),
             rows=_rows(wrong),

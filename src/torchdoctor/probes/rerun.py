@@ -48,7 +48,10 @@ class Rerun:
         self._names = names
         self._known = {_storage(t): name for name, t in _state(names)} | (roles or {})
         """names of what was there before the step, by their place in memory"""
-        self._inspector = Inspector(self._locate, lambda t: self._known.get(_storage(t)))
+        weights = {_storage(p) for _, p in names.parameters()}
+        self._inspector = Inspector(
+            self._locate, lambda t: self._known.get(_storage(t)), lambda t: _storage(t) in weights
+        )
         self._served = 0
         self._attempts = 0
         self._modules = ModuleSpans(names)
