@@ -71,7 +71,7 @@ class Step:
     parents: tuple[Step, ...]
     """the operations that wrote what it read and was not finite"""
     foreign: tuple[str, ...]
-    """names of what it read that was NaN before the step began, or a weight that was infinite"""
+    """names of what it read that was bad before the step began, but for masks"""
     infinite: bool
     """it read something bad from before the step: an infinity, where `foreign` names nothing, as a mask holds them"""
     where: Where
@@ -174,7 +174,7 @@ class Inspector(TorchDispatchMode):
             inputs=tuple(before),
             result=after,
             parents=tuple({w.order: w for w in makers}.values()),
-            foreign=tuple(self._name_of(t) or "" for t, e in came if e.state == NAN or self._is_weight(t)),
+            foreign=tuple(self._name_of(t) or "" for t, e in came if not self._is_mask(func, t, e)),
             infinite=bool(came),
             where=self._locate(),
             count=int(wrong.sum()),
@@ -183,6 +183,12 @@ class Inspector(TorchDispatchMode):
             at=tuple(_value_at(wrong, t, out) for t in read),
         )
         self._held.append(out)
+
+    def _is_mask(self, func: Any, tensor: Tensor, held: Extent) -> bool:
+        """An infinity from before the step that was meant: it is put somewhere, or stands among zeros alone."""
+        if held.state == NAN or self._is_weight(tensor) or self._name_of(tensor) in ("input", "target"):
+            return False
+        return _name(func) in GIVEN - CASTS or (held.low == -math.inf and held.high <= 0)
 
     def birth_of(self, tensor: Tensor) -> Birth | None:
         """Where what is wrong with this tensor was born; None where nothing that ran here wrote it."""
