@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
 import pytest
 
-from torchdoctor.probes.rewind import body_start, find_loop, to_loop_start
+from torchdoctor.probes.rewind import find_loop, is_repeatable, loop_around, to_loop_start
 
 
 def test_the_body_runs_again_with_the_same_variables() -> None:
@@ -58,4 +59,36 @@ def test_the_innermost_loop_counts(tmp_path: Path, line: int, start: int | None)
         "    def inside():\n"
         "        return 1\n"
     )
-    assert body_start(str(script), line) == start
+    loop = loop_around(str(script), line)
+    assert (loop.body[0].lineno if loop is not None else None) == start
+
+
+@pytest.mark.parametrize(
+    ("body", "repeatable"),
+    [
+        ("x, y = x.to(device), y.to(device)", True),
+        ("h = model(x)", True),
+        ("total += loss.item()", True),
+        ("x = x.unsqueeze(1)", False),
+        ("x = torch.log(x)", False),
+        ("x /= 255", False),
+    ],
+)
+def test_a_body_that_remakes_what_it_was_given_is_not_run_twice(body: str, repeatable: bool) -> None:
+    (loop,) = ast.parse(f"for step, (x, y) in enumerate(loader):\n    {body}").body
+    assert isinstance(loop, ast.For)
+    assert is_repeatable(loop) == repeatable
+
+
+def test_a_loop_that_is_not_run_twice_is_not_passed_over_for_one_outside() -> None:
+    """The outer loop's body is many steps."""
+    seen: list[bool] = []
+
+    def train() -> None:
+        for x in (1.0, 2.0):
+            x = x * 2.0
+            seen.append(to_loop_start(lambda: None))
+
+    for _ in range(1):
+        train()
+    assert seen == [False, False]

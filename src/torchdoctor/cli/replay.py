@@ -86,9 +86,9 @@ def show(lines: Iterable[str], paper: TextIO) -> None:
 def render(found: Replay, tail: list[str]) -> Iterator[str]:
     """What came of it, a line each."""
     under = f" with {found.changes.words}" if found.changes.words else ""
-    yield f"step {found.step} of {_clean(' '.join(found.command))}, run again{under}"
+    yield f"step {found.step} of {clean(' '.join(found.command))}, run again{under}"
     for name in found.changed_sources:
-        yield f"  note: {_clean(name)} has changed since the capture"
+        yield f"  note: {clean(name)} has changed since the capture"
     if found.late:
         yield f"  note: the failure was known {found.late} steps later, and the captured state is from then"
     yield ""
@@ -100,8 +100,8 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
         yield f"  It fails all the same, at step {found.failed_at}."
         return
     if found.birth is None:
-        yield f"  It did not fail again: {_clean(found.reason or 'nothing was reported')}."
-        yield from (f"  | {_clean(line)}" for line in tail)
+        yield f"  It did not fail again: {clean(found.reason or 'nothing was reported')}."
+        yield from (f"  | {clean(line)}" for line in tail)
         return
     if found.failed_at is not None:
         yield f"  It fails all the same, at step {found.failed_at}."
@@ -111,9 +111,9 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
 
 
 def _birth(birth: BirthFact) -> Iterator[str]:
-    yield f"  born        {_clean(births.words(birth))}"
+    yield f"  born        {clean(births.words(birth))}"
     if birth.code:
-        yield f"              {_clean(birth.code)}"
+        yield f"              {clean(birth.code)}"
     for number, (low, high) in enumerate(birth.inputs):
         shape = "x".join(map(str, birth.shapes[number])) or "a number"
         yield f"  went in     {shape}, from {_figure(low)} to {_figure(high)}"
@@ -121,8 +121,8 @@ def _birth(birth: BirthFact) -> Iterator[str]:
     if birth.samples:
         yield f"  samples     {', '.join(map(str, birth.samples))} of the batch"
     for number, link in enumerate(birth.chain):
-        yield f"  {'the way' if not number else '':11} {'-> ' if number else ''}{_clean(link)}"
-    yield f"  noticed in  {'the loss' if birth.noticed == 'loss' else f'the gradient of {_clean(birth.noticed)}'}"
+        yield f"  {'the way' if not number else '':11} {'-> ' if number else ''}{clean(link)}"
+    yield f"  noticed in  {'the loss' if birth.noticed == 'loss' else f'the gradient of {clean(birth.noticed)}'}"
 
 
 def _figure(value: float | None) -> str:
@@ -135,7 +135,3 @@ def _agreement(found: Replay) -> str:
     if not found.differs:
         return "The same to the bit as in the run: operation, values, samples and counts."
     return f"Not the same to the bit as in the run: {', '.join(found.differs)} differ."
-
-
-def _clean(text: str) -> str:
-    return clean(text)

@@ -63,8 +63,9 @@ class Replaying:
 
             def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
                 original(optimizer, *args, **kwargs)
-                self._session.discover([])
-                self._hand_over(restores=False)
+                if not self._begun:
+                    self._session.discover([])
+                    self._hand_over(restores=False)
 
             torch.optim.Optimizer.__init__ = init
 

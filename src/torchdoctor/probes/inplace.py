@@ -6,7 +6,6 @@ forked child lets the user's loop run the step again, with every in-place operat
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from collections import deque
@@ -19,17 +18,16 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchdoctor.attach import guard
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place, caller, is_user_file
 from torchdoctor.probes import rewind
 from torchdoctor.probes.clash import Changed, Clash, Kept, explain, is_clash, versions
 from torchdoctor.probes.context import Context, Names
-from torchdoctor.probes.forking import Child, fork, stay_inside, tell, unfit, unsafe
+from torchdoctor.probes.forking import Child, fork, tell, unfit, unsafe
 from torchdoctor.probes.graph import NODES_LIMIT, line_of
 from torchdoctor.probes.module_spans import ModuleSpans
+from torchdoctor.probes.second_run import SecondRun
 from torchdoctor.probes.step_start import StepStart
 
 SECONDS, PATIENCE = 60.0, 20.0
@@ -150,45 +148,26 @@ class Writes(TorchDispatchMode):
         return (late[0] if version is not None else late[-1]).changed if late else None
 
 
-class Again:
-    """Put in place once, in the child; it ends the child with a report."""
+class Again(SecondRun):
+    """The step in whose backward the error came up, every in-place operation written down."""
 
     def __init__(self, pipe: int, start: StepStart, names: Names) -> None:
-        self._pipe = pipe
-        self._start = start
+        super().__init__(pipe, start, names)
         self._parameters = {p.untyped_storage().data_ptr(): name for name, p in names.parameters()}
-        self._modules = ModuleSpans(names)
         self._writes = Writes(self._modules)
-        self._backward = torch.autograd.backward
-        self._attempts = self._served = 0
+        self._attempts = 0
         self._began: int | None = None
         """number of the first operation of the loop's body, once it has begun anew"""
 
     def begin(self) -> None:
         """Everything is set; the caller passes the error over and returns into the user's loop."""
-        guard.STATE.thread = -1  # no site of ours runs here
-        atexit.register(os._exit, 0)
-        sys.addaudithook(stay_inside(self._give_up))
-        torch.compiler.set_stance("force_eager")
-        torch.autograd.backward = self._run_backward
-        _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
-        self._modules.watch()
-        torch.set_anomaly_enabled(True, check_nan=False)
+        self._confine()
         rewind.to_loop_start(self._restore)
-        self._writes.__enter__()
+        self._put_in_place(self._writes)
 
     def _restore(self) -> None:
-        self._modules.forget()
+        super()._restore()
         self._began = torch.autograd._get_sequence_nr()
-        if self._start.random is not None:
-            torch.default_generator.set_state(self._start.random)
-
-    def _next(self) -> Any:
-        batches = self._start.batches
-        if not batches:
-            self._give_up("the loop asked a loader for a batch that was not kept")
-        self._served += 1
-        return batches[-1 - (self._served - 1) % len(batches)]
 
     def _run_backward(self, *args: Any, **kwargs: Any) -> None:
         try:
@@ -216,9 +195,6 @@ class Again:
         if clash.changed is None:
             clash.reason = "it was changed where it cannot be seen, or before the step began"
         tell(self._pipe, asdict(clash))
-
-    def _give_up(self, reason: str) -> NoReturn:
-        tell(self._pipe, {"reason": reason})
 
 
 def first_root(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

@@ -1,16 +1,13 @@
-"""The user's own loop runs on until the step that broke has run again, with every operation checked.
+"""The step that broke runs again in the user's own loop, with every operation checked: where its first NaN was made.
 
-For a process that may be spent on it: a forked child of the run, or a fresh one that replays a capture. The loop is
-sent back to the beginning of its body where it can be (rewind.py), and else gets the same batches again from its
-loader. Nothing is learned: gradients are taken away before an update. In a child, what would reach beyond the process
-(a file written, a program started, a connection) ends it instead.
+For a process that may be spent on it (second_run.py): a forked child of the run, or a fresh one that replays a
+capture. The loop is sent back to the beginning of its body where it can be (rewind.py), and else gets the same batches
+again from its loader. Nothing is learned: gradients are taken away before an update.
 """
 
 from __future__ import annotations
 
-import atexit
 import math
-import os
 import sys
 from types import FrameType
 from typing import Any, NoReturn
@@ -20,18 +17,16 @@ from torch import Tensor
 from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from torchdoctor.attach import guard
 from torchdoctor.attach.places import Place, caller
 from torchdoctor.probes import rewind
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.context import Names
-from torchdoctor.probes.forking import stay_inside, tell
+from torchdoctor.probes.forking import tell
 from torchdoctor.probes.graph import line_of
 from torchdoctor.probes.inspector import NAN, Birth, Inspector, Where, is_checked
-from torchdoctor.probes.module_spans import ModuleSpans
+from torchdoctor.probes.second_run import SecondRun
 from torchdoctor.probes.step_start import StepStart
 
 ATTEMPTS = 4
@@ -39,25 +34,18 @@ ATTEMPTS = 4
 _current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
-class Rerun:
-    """Put in place once; it ends the process with a report."""
-
+class Rerun(SecondRun):
     def __init__(self, pipe: int, start: StepStart, names: Names, roles: dict[int, str] | None = None) -> None:
-        self._pipe = pipe
-        self._start = start
-        self._names = names
+        super().__init__(pipe, start, names)
         self._known = {_storage(t): name for name, t in _state(names)} | (roles or {})
         """names of what was there before the step, by their place in memory"""
         weights = {_storage(p) for _, p in names.parameters()}
         self._inspector = Inspector(
             self._locate, lambda t: self._known.get(_storage(t)), lambda t: _storage(t) in weights
         )
-        self._served = 0
         self._attempts = 0
-        self._modules = ModuleSpans(names)
         self._outside: FrameType | None = None
         """the frame that called backward"""
-        self._backward = torch.autograd.backward
         self._handles: list[Any] = []
         self._loss: Tensor | None = None
         self._samples = next((int(t.shape[0]) for b in start.batches[-1:] for t in batch_tensors(b) if t.dim()), 0)
@@ -65,42 +53,28 @@ class Rerun:
 
     def begin_in_child(self, optimizer: Optimizer | None = None) -> None:
         """The broken step is under way; the caller returns into it. `optimizer`: its update begins now."""
-        sys.addaudithook(stay_inside(self._give_up))
+        self._confine()
         self._hold_back(optimizer)
         rewind.to_loop_start(self._restore, self._failed)
         self.begin()
 
     def begin(self, serves: bool = True) -> None:
         """Everything is set; the caller returns into the user's loop. `serves`: loaders give the kept batches."""
-        guard.STATE.thread = -1  # no site of ours runs here
-        atexit.register(os._exit, 0)
-        torch.compiler.set_stance("force_eager")
-        torch.autograd.backward = self._run_backward
-        if serves:
-            _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
         register_optimizer_step_pre_hook(lambda updated, _args, _kwargs: self._clear(updated))
         register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
         hooks.register_module_forward_pre_hook(self._count_samples)
-        self._modules.watch()
-        torch.set_anomaly_enabled(True, check_nan=False)
-        self._inspector.__enter__()
+        self._put_in_place(self._inspector, serves)
 
     # -- the loop -------------------------------------------------------------------
 
     def _restore(self) -> None:
-        """A step begins anew."""
         self._inspector.forget()
-        self._modules.forget()
-        if self._start.random is not None:
-            torch.default_generator.set_state(self._start.random)
+        super()._restore()
 
     def _next(self) -> Any:
-        batches = self._start.batches
-        if not batches:
-            self._give_up("the loop asked a loader for a batch that was not kept")
-        self._served += 1
+        batch = super()._next()
         self._restore()
-        return batches[-1 - (self._served - 1) % len(batches)]
+        return batch
 
     def _hold_back(self, optimizer: Optimizer | None) -> None:
         """What the broken step still does moves no weight: a backward that begins now leaves no gradients behind."""
@@ -176,12 +150,6 @@ class Rerun:
         self._inspector.resting = True
         loss = None if self._loss is None else _plain(float(self._loss.detach().sum()))
         tell(self._pipe, {"birth": describe(birth, noticed, self._samples), "loss": loss})
-
-    def _failed(self) -> NoReturn:
-        self._give_up("the step failed in another way when it was run again")
-
-    def _give_up(self, reason: str) -> NoReturn:
-        tell(self._pipe, {"reason": reason})
 
 
 def describe(birth: Birth, noticed: str, samples: int) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def find_loop(frame: FrameType | None) -> tuple[FrameType, int] | None:
     """The frame of the innermost loop of the user's around what runs now, and the first line of the loop's body."""
     while frame is not None:
         if places.is_user_file(frame.f_code.co_filename):
-            line = body_start(frame.f_code.co_filename, frame.f_lineno)
-            if line is not None and frame.f_code.co_firstlineno <= line:
-                return frame, line
+            loop = loop_around(frame.f_code.co_filename, frame.f_lineno)
+            if loop is not None and frame.f_code.co_firstlineno <= loop.body[0].lineno:
+                return (frame, loop.body[0].lineno) if is_repeatable(loop) else None
         elif not _is_passed_through(frame):
             return None
         frame = frame.f_back
@@ -75,14 +75,13 @@ def _is_passed_through(frame: FrameType) -> bool:
     return any(f"{os.sep}{name}{os.sep}" in file for name in PASSED_THROUGH)
 
 
-def body_start(file: str, line: int) -> int | None:
-    """The first line of the innermost loop body around a line; None outside of loops. A function that is written
-    inside a loop is none of its body."""
+def loop_around(file: str, line: int) -> ast.For | ast.While | None:
+    """The innermost loop in whose body a line is. A function that is written inside a loop is none of its body."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return None
-    found: int | None = None
+    found: ast.For | ast.While | None = None
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -91,7 +90,7 @@ def body_start(file: str, line: int) -> int | None:
             if not first <= line <= last:
                 continue
             if isinstance(child, ast.For | ast.While) and child.body[0].lineno <= line <= _end(child.body[-1]):
-                found = child.body[0].lineno if is_repeatable(child) else None
+                found = child
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 found = None
             waiting.append(child)

@@ -1,0 +1,73 @@
+"""The user's loop runs on, in a process that is spent on it, until one step of it has run a second time.
+
+What the two uses share: every operation is seen by a dispatch mode, backward by `_run_backward`, loaders give the kept
+batches again, random numbers are those of the step, and none of our own sites runs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any, NoReturn
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from torchdoctor.attach import guard
+from torchdoctor.probes.context import Names
+from torchdoctor.probes.forking import stay_inside, tell
+from torchdoctor.probes.module_spans import ModuleSpans
+from torchdoctor.probes.step_start import StepStart
+
+
+class SecondRun:
+    """Put in place once; it ends the process with a report."""
+
+    def __init__(self, pipe: int, start: StepStart, names: Names) -> None:
+        self._pipe = pipe
+        self._start = start
+        self._names = names
+        self._modules = ModuleSpans(names)
+        self._backward = torch.autograd.backward
+        self._served = 0
+
+    def _confine(self) -> None:
+        """In a forked child: what would reach beyond this process ends it."""
+        sys.addaudithook(stay_inside(self._give_up))
+
+    def _put_in_place(self, mode: TorchDispatchMode, serves: bool = True) -> None:
+        """`serves`: loaders give the kept batches."""
+        guard.STATE.thread = -1  # no site of ours runs here
+        atexit.register(os._exit, 0)
+        torch.compiler.set_stance("force_eager")
+        torch.autograd.backward = self._run_backward
+        if serves:
+            _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
+        self._modules.watch()
+        torch.set_anomaly_enabled(True, check_nan=False)
+        mode.__enter__()
+
+    def _restore(self) -> None:
+        """A step begins anew."""
+        self._modules.forget()
+        if self._start.random is not None:
+            torch.default_generator.set_state(self._start.random)
+
+    def _next(self) -> Any:
+        """The newest batch first: frameworks that fetch ahead come to the one before it."""
+        batches = self._start.batches
+        if not batches:
+            self._give_up("the loop asked a loader for a batch that was not kept")
+        self._served += 1
+        return batches[-1 - (self._served - 1) % len(batches)]
+
+    def _run_backward(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError
+
+    def _failed(self) -> NoReturn:
+        self._give_up("the step failed in another way when it was run again")
+
+    def _give_up(self, reason: str) -> NoReturn:
+        tell(self._pipe, {"reason": reason})
