@@ -1,4 +1,4 @@
-"""Tests share two cores: torch uses one thread in each of them. Generated cases are the same in every run of a commit."""
+"""Tests share two cores: one thread of torch in each of them. Generated cases are the same in every run."""
 
 from __future__ import annotations
 
