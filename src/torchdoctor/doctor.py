@@ -60,7 +60,8 @@ def watch(
     stop_on     names of diagnoses that end the run with `StopTraining`
     quiet       do not print the verdict at the end
     capture     on what the step's batch, weights and state are written into the run: "nonfinite", "exception" (both by
-                default), "spike"; "none" for never. `capture_limit` ("2GB") is the most that one of them takes,
+                default), "spike"; "none" for never. `capture_limit` ("2GB") is the most that one of them takes, and
+                on a GPU the most memory of the host for the state that it goes back to;
                 `keep_captures` (5) how many stay. They hold your data.
     on_nonfinite  what is done about an update whose loss or gradients are NaN or infinite: "report" (default: nothing),
                 "skip" it, "halt" with `TrainingHalted`, or "rollback" to the last snapshot of weights, buffers and

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import run_python
+from processes import preloaded_torchdoctor
 from torchdoctor.facts import BirthFact
 from torchdoctor.store.reader import open_run
 
@@ -129,7 +129,7 @@ def test_operation_line_and_samples(
     file = tmp_path / "train.py"
     file.write_text(HEAD + script)
     line = next(i for i, text in enumerate(file.read_text().splitlines(), 1) if text.endswith("# here"))
-    done = run_python("-m", "torchdoctor", "run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
+    done = preloaded_torchdoctor("run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = open_run(tmp_path / "torchdoctor-runs" / "run").facts_at(BirthFact)
     assert [(f.operator, f.backward, f.line, f.samples) for _, f in found] == [(operator, backward, line, samples)]
@@ -159,7 +159,7 @@ for xb, yb in batches():
     log(step, "done")
 """
     )
-    done = run_python("-m", "torchdoctor", "run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
+    done = preloaded_torchdoctor("run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in (tmp_path / "log.txt").read_text().splitlines()] == [
         str(n) for n in range(1, 21)
@@ -190,6 +190,6 @@ if __name__ == "__main__":
     print("counted", counter.value)
 """
     )
-    done = run_python("-m", "torchdoctor", "run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
+    done = preloaded_torchdoctor("run", "--quiet", "--name", "run", str(file), cwd=tmp_path)
     assert "counted 20" in done.stdout, done.stderr
     assert len(list(tmp_path.glob("model*.pt"))) == 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from processes import run_python, torchdoctor_command
+from processes import preloaded_torchdoctor, run_python, torchdoctor_command
 from torchdoctor.probes.clash import MARK
 
 HEAD = """
@@ -127,7 +127,7 @@ def explained(body: str, folder: Path) -> tuple[Path, dict[str, Any], dict[str, 
     """The script, its explanation, the whole verdict and what was printed."""
     script, report = folder / "train.py", folder / "verdict.json"
     script.write_text(HEAD + textwrap.dedent(body))
-    done = torchdoctor_command("run", "--json", str(report), str(script), cwd=folder)
+    done = preloaded_torchdoctor("run", "--json", str(report), str(script), cwd=folder)
     assert done.returncode == 1
     verdict = json.loads(report.read_text())
     return script, verdict["run"]["exception"]["explanation"], verdict, done.stderr

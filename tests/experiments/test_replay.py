@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import run_python
+from processes import preloaded_torchdoctor, run_python
 from recording import record
 from torchdoctor.errors import CaptureError, ScriptError, UsageError
 from torchdoctor.experiments import replay as replays
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(folder: Path, *arguments: str) -> tuple[dict, str]:
-    done = run_python("-m", "torchdoctor", "replay", "run", "--json", "told.json", *arguments, cwd=folder)
+    done = preloaded_torchdoctor("replay", "run", "--json", "told.json", *arguments, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((folder / "told.json").read_text()), done.stdout
 

@@ -1,6 +1,6 @@
 """The zoo through the real tool: the planted fault comes first, and sound trainings stay quiet.
 
-One sick kind of each diagnosis and every twelfth sound training run by default; `pytest -m sweep` runs the rest, and
+One sick kind of each diagnosis and every fifteenth sound training run by default; `pytest -m sweep` runs the rest, and
 `make bench-diagnosis` all of them over seeds and grades.
 """
 
@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from processes import torchdoctor_command
+from processes import preloaded_torchdoctor
 from torchdoctor import zoo
 from torchdoctor.rules import catalogue
 
 CASES = zoo.cases()
 COMPARES_RUNS = {"environment-differs"}
 """Needs two runs, so it has no twins; `torchdoctor diff` is tested on its own."""
-EVERY = 12
+EVERY = 15
 UNSTEADY = {"memory-growth"}
 """The memory of a machine that does other things, too, hides it at times."""
 INFO_ONLY = {"clipping-by-value"}
@@ -44,7 +44,7 @@ def parameters(cases: Iterable[zoo.Case], default: Callable[[int, bool], bool]) 
 
 def diagnose(case: zoo.Case, folder: Path) -> list[dict[str, Any]]:
     report = folder / "verdict.json"
-    done = torchdoctor_command(
+    done = preloaded_torchdoctor(
         "run", "--out", str(folder / "runs"), "--json", str(report), "--quiet", str(case.path), cwd=folder, timeout=240
     )
     assert report.exists(), done.stderr

@@ -26,6 +26,7 @@ from torchdoctor.errors import CaptureError
 from torchdoctor.store.captured import open_capture
 from torchdoctor.store.captures import (
     ABANDONED_SECONDS,
+    CAPTURE_FORMAT,
     CAPTURES,
     DOCUMENT,
     MAX_DOCUMENT,
@@ -42,7 +43,7 @@ NAME = CaptureName(12, "nonfinite")
 def document(**fields: Any) -> dict[str, Any]:
     whole = {"format": 1, "step": 12, "taken_at_step": 12, "rank": 0, "reason": "nonfinite", "when": 1.5}
     tables = {"parameters": {}, "buffers": {}, "random": {}, "batches": [], "optimizers": [], "scalers": []}
-    return whole | tables | fields
+    return whole | tables | {"steps": []} | fields
 
 
 def write(run: Path, tensors: dict[str, torch.Tensor] | None = None, keep: int = 5, **fields: Any) -> Path:
@@ -237,7 +238,14 @@ def test_lies_in_the_header_are_refused(whole: Path, tmp_path: Path, header: Any
 def test_lies_in_the_json_are_refused(whole: Path, tmp_path: Path, field: str, lie: Any, kind: str) -> None:
     good = json.loads((whole / DOCUMENT).read_text())
     node = {"kind": kind, "name": lie, "items": lie, "keys": lie, "value": lie, "type": lie}
-    for fields in ({field: lie}, {"batches": [node]}, {"optimizers": [{"type": "A", "groups": node, "state": lie}]}):
+    step = {"step": 3, "random": {}, "batches": [node], "batch_random": [{"cuda": lie}], "groups": {"0": node}}
+    for fields in (
+        {field: lie},
+        {"batches": [node]},
+        {"optimizers": [{"type": "A", "groups": node, "state": lie}]},
+        {"steps": [step]},
+        {"steps": [step | {"random": lie, "step": lie}]},
+    ):
         examine(copy(whole, tmp_path / "bad", text=json.dumps({**good, **fields}).encode()))
 
 
@@ -365,4 +373,4 @@ def test_a_strangers_optimizer_is_restored_or_refused(state: dict[str, Any], tmp
 
 def test_a_newer_one_says_so(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="newer torchdoctor"):
-        open_capture(write(tmp_path / "run", format=2))
+        open_capture(write(tmp_path / "run", format=CAPTURE_FORMAT + 1))

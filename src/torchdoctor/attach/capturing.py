@@ -66,7 +66,8 @@ class Capturing:
         """Copy the state now and write it beside the training; where it will be, or None if none is taken.
 
         Called before the step's update it holds what the step began with, but for buffers, which the forward pass
-        has moved on.
+        has moved on. On a device a failure is known later: then it holds the state before an earlier step, and the
+        steps from there on (rolling.py).
         """
         session = self._session
         at = session.context.step if step is None else step
@@ -79,9 +80,12 @@ class Capturing:
         entry = {"step": at, "reason": reason}
         self.taken.append(entry)
         name = CaptureName(at, reason, session.rank)
-        inventory = Inventory(session, self.scalers)
-        document, tensors = inventory.choose(self._room())
-        copies = Copies(tensors)
+        past = session.rolling.reach(at) if reason == NONFINITE else None
+        inventory = Inventory(session, self.scalers, past)
+        if past is not None and inventory.nbytes > self._options.capture_bytes:
+            past, inventory = None, Inventory(session, self.scalers)
+        document, tensors = inventory.choose(self._room() if past is None else self._options.capture_bytes)
+        copies = Copies(tensors, past.owns if past is not None else lambda _: False)
         document.update(
             step=at,
             taken_at_step=session.context.step,

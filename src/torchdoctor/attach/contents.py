@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -201,14 +201,16 @@ def type_name(value: Any) -> str:
 
 
 class Copies:
-    """CPU copies of tensors. Those of a GPU are under way until `wait`, behind the work already queued there."""
+    """CPU copies of tensors. Those of a GPU are under way until `wait`, behind the work already queued there. What
+    `is_ours` says that nobody else holds is taken as it is."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self.tensors: dict[str, Tensor] = {}
+    def __init__(self, tensors: Mapping[str, Tensor], is_ours: Callable[[Tensor], bool] = lambda _: False) -> None:
+        self.tensors = {name: tensor for name, tensor in tensors.items() if is_ours(tensor)}
         self._events: list[Any] = []
         by_device: dict[torch.device, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            by_device.setdefault(tensor.device, {})[name] = tensor
+            if name not in self.tensors:
+                by_device.setdefault(tensor.device, {})[name] = tensor
         with Quiet():
             for device, group in by_device.items():
                 if device.type == "cuda":
@@ -243,3 +245,4 @@ class Copies:
     def wait(self) -> None:
         for event in self._events:
             event.synchronize()
+        self.tensors = {name: tensor.contiguous() for name, tensor in self.tensors.items()}

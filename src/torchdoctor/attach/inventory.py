@@ -1,6 +1,7 @@
 """What a session holds at a moment, listed for a capture: nothing is copied here, and nothing is computed.
 
 What does not fit the limit is left out whole, optimizer state first, then parameters, the batch last; and it is said.
+With a `Past` (rolling.py) it is the state from before an earlier step, and `steps` lists that step and those after it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torchdoctor import __version__
 from torchdoctor.attach.contents import Encoder, LeftOutError, Part, type_name
 from torchdoctor.attach.places import is_user_file
 from torchdoctor.attach.restoring import SCALER_FIELDS, named_buffers
+from torchdoctor.attach.rolling import Past, PastStep, Randoms
 from torchdoctor.store.captured import ARRAY, LEFT_OUT, TENSOR
 from torchdoctor.store.captures import CAPTURE_FORMAT, NOTICE
 from torchdoctor.store.environment import without_home
@@ -40,8 +42,9 @@ SOURCE_BYTES = 2_000_000
 class Inventory:
     """The parts of a capture and the document that describes them."""
 
-    def __init__(self, session: Session, scalers: list[Any]) -> None:
+    def __init__(self, session: Session, scalers: list[Any], past: Past | None = None) -> None:
         self._session = session
+        self._past = past
         self._encoder = Encoder()
         self.batch, self.random = Part("batch"), Part("random")
         self.parameters, self.buffers = Part("parameter"), Part("buffer")
@@ -52,6 +55,7 @@ class Inventory:
             "when": time.time(),
             "random": self._list_random(),
             **self._list_batches(),
+            "steps": [self._list_step(step) for step in past.steps] if past else [],
             "parameters": self._list_tensors(self.parameters, session.registry.parameters()),
             "buffers": self._list_tensors(self.buffers, named_buffers(session.registry)),
             "models": [
@@ -59,12 +63,21 @@ class Inventory:
                 for name, model in session.registry.live_models()
             ],
             "optimizers": [self._list_optimizer(key, o) for key, o in session.registry.live_optimizers()],
-            "scalers": [self._list_scaler(s) for s in scalers],
+            "scalers": [
+                self._list_scaler(s, past.scalers[i] if past and i < len(past.scalers) else None)
+                for i, s in enumerate(scalers)
+            ],
             "losses": [_plain(v) for v in session.training_loss.pending()[-LOSSES_KEPT:]],
             "versions": {"torch": torch.__version__, "python": platform.python_version(), "torchdoctor": __version__},
-            "buffers_at": "the capture: what the forward pass changed in them is changed",
+            "buffers_at": "the step's beginning"
+            if past
+            else "the capture: what the forward pass changed in them is changed",
             "threads": torch.get_num_threads(),
         }
+
+    @property
+    def nbytes(self) -> int:
+        return _size([self.random, self.scaler, self.batch, self.buffers, self.parameters, self.optimizer])
 
     def choose(self, limit: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The document, and the tensors that fit."""
@@ -94,17 +107,34 @@ class Inventory:
         """What the loader gave; without a loader, the tensors that were seen to go in."""
         session = self._session
         given, source = list(session.step_start.batches), "loader"
+        if self._past is not None:
+            return {"batches": [], "batch_source": "loader" if given else "seen"}
         if not given:
             given, source = [[*session.batch, *session.targets]], "seen"
         many = len(given) > 1
         nodes = [self._encoder.encode(b, self.batch, f"{i}" if many else "0") for i, b in enumerate(given)]
         return {"batches": nodes, "batch_source": source}
 
+    def _list_step(self, step: PastStep) -> dict[str, Any]:
+        encode, number = self._encoder.encode, step.number
+        return {
+            "step": number,
+            "random": self._list_randoms(step.random, f"{number}"),
+            "batches": [encode(f.batch, self.batch, f"{number}/{i}") for i, f in enumerate(step.batches)],
+            "batch_random": [self._list_randoms(f.random, f"{number}/{i}") for i, f in enumerate(step.batches)],
+            "groups": {key: encode(g, self.optimizer, f"{key}/groups/{number}") for key, g in step.groups.items()},
+        }
+
+    def _list_randoms(self, states: Randoms, wish: str) -> dict[str, Any]:
+        add = self.random.add
+        found: dict[str, Any] = {"cuda": {str(i): add(s, f"{wish}/cuda/{i}") for i, s in states.cuda.items()}}
+        return found if states.cpu is None else found | {"torch": add(states.cpu, f"{wish}/torch")}
+
     def _list_tensors(self, part: Part, named: Any) -> dict[str, str]:
         found = {}
         for name, tensor in named:
             try:
-                found[name] = part.add(tensor, name)
+                found[name] = part.add(self._past.tensor(tensor) if self._past else tensor, name)
             except LeftOutError as error:
                 self._encoder.left_out[f"{part.prefix}/{name}"[:256]] = str(error)
         return found
@@ -113,9 +143,10 @@ class Inventory:
         encode, part = self._encoder.encode, self.optimizer
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         groups = [{n: v for n, v in g.items() if n != "params"} for g in optimizer.param_groups]
-        states = {str(i): dict(s) for i, p in enumerate(parameters) if (s := optimizer.state.get(p))}
-        if len(states) < len(optimizer.state):
-            others = sum(1 for _ in optimizer.state) - len(states)
+        held = optimizer.state if self._past is None else self._past.snapshot.state_of(optimizer)
+        states = {str(i): dict(s) for i, p in enumerate(parameters) if (s := held.get(p))}
+        if len(states) < len(held):
+            others = len(held) - len(states)
             self._encoder.left_out[f"optimizer/{key}"] = f"{others} entries of its state belong to no parameter"
         return {
             "key": key,
@@ -125,27 +156,28 @@ class Inventory:
             "state": {i: encode(s, part, f"{key}/{i}") for i, s in states.items()},
         }
 
-    def _list_scaler(self, scaler: Any) -> dict[str, Any]:
-        values = {name: getattr(scaler, name) for name in SCALER_FIELDS if hasattr(scaler, name)}
+    def _list_scaler(self, scaler: Any, past: dict[str, Any] | None) -> dict[str, Any]:
+        values = past or {name: getattr(scaler, name) for name in SCALER_FIELDS if hasattr(scaler, name)}
         return {"type": type(scaler).__name__, "values": self._encoder.encode(values, self.scaler, "0")}
 
     def _list_random(self) -> dict[str, Any]:
-        """torch's as the step began; the others as they are now, which `at` says."""
-        began = self._session.step_start.random
+        """torch's as the step began, the others as they are now, which `at` says; of the past all as it began."""
+        past = self._past
+        began = self._session.step_start.random if past is None else past.steps[0].random.cpu
         now = torch.default_generator.get_state() if began is None else began
         found: dict[str, Any] = {"torch": self.random.add(now, "torch"), "at": {"torch": "the step's beginning"}}
-        if torch.cuda.is_initialized():
-            found["cuda"] = {
-                str(i): self.random.add(generator.get_state(), f"cuda/{i}")
-                for i, generator in enumerate(torch.cuda.default_generators)
-            }
-        version, numbers, gauss = random.getstate()
+        cuda: dict[int, Tensor] = past.steps[0].random.cuda if past is not None else {}
+        if past is None and torch.cuda.is_initialized():
+            cuda = {i: generator.get_state() for i, generator in enumerate(torch.cuda.default_generators)}
+        if cuda:
+            found["cuda"] = {str(i): self.random.add(state, f"cuda/{i}") for i, state in cuda.items()}
+        version, numbers, gauss = random.getstate() if past is None else past.python
         found["python"] = {
             "version": version,
             "words": self.random.add(torch.tensor(numbers), "python"),
             "gauss": gauss,
         }
-        kind, keys, position, has_gauss, cached = np.random.get_state()  # type: ignore[misc]
+        kind, keys, position, has_gauss, cached = np.random.get_state() if past is None else past.numpy
         if kind == "MT19937":
             stored = self.random.add(torch.from_numpy(np.asarray(keys).astype(np.int64)), "numpy")
             found["numpy"] = {
@@ -154,7 +186,8 @@ class Inventory:
                 "has_gauss": int(has_gauss),
                 "gauss": float(cached),
             }
-        found["at"] |= dict.fromkeys(("cuda", "python", "numpy"), "the capture")
+        at = "the capture" if past is None else "the step's beginning"
+        found["at"] |= dict.fromkeys(("cuda", "python", "numpy"), at)
         return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from torchdoctor.attach import guard
@@ -51,11 +52,15 @@ class LoaderSites:
             session.splits.loader(name, loader)
         self.forget_calls()
         session.batch = batch_tensors(batch)
-        session.loop.fetch(self._walks.get(args[0], id(args[0])), name)
+        walk = self._walks.get(args[0], id(args[0]))
+        session.loop.fetch(walk, name)
         session.turn()
         samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
-        if session.loop.loader_phases.get(name) != VALIDATION:
-            session.step_start.fetched(batch, session.batch, session.loop.backwards_since_step)
+        if session.loop.loader_phases.get(name) != VALIDATION and torch.is_grad_enabled():
+            loop = session.loop
+            session.step_start.fetched(batch, session.batch, loop.backwards_since_step, walk, loop.backwards)
+            if session.rolling.on:
+                session.rolling.fetched(batch, session.batch)
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
 
     @guarded("loader exhausted")

@@ -16,7 +16,6 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator
-from math import ceil
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from torch.optim import LBFGS, Optimizer
 from torchdoctor import stats
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.options import HALT, REPORT, ROLLBACK, SKIP
-from torchdoctor.attach.snapshots import Buffers, Snapshot, broken, holds_nan, is_finite
+from torchdoctor.attach.snapshots import Buffers, Cadence, Snapshot, broken, holds_nan, is_sound
 from torchdoctor.errors import HALTED, TrainingHalted
 from torchdoctor.facts import RemedyFact
 
@@ -38,12 +37,9 @@ log = logging.getLogger("torchdoctor")
 
 IN_A_ROW = 3
 """Rollbacks to one snapshot: what breaks a fourth time will not be mended by going back once more."""
-EVERY = 10
-"""Updates between snapshots, at least: the first steps are short of statistics on what a copy costs."""
 EVERY_TOGETHER = 100
-"""The same where several processes train together: they must all keep the same steps, whatever their clocks say."""
-SHARE = 0.005
-"""Of the time for snapshots: half of a percent, and as much again at the worst for a step that was timed too long."""
+"""Updates between snapshots where several processes train together: they must all keep the same steps, whatever their
+clocks say."""
 PATIENCE = 30.0
 """Seconds that a halt waits for the step to be run again: a step under inspection takes some hundred times as long."""
 BUFFER_BYTES = 256 << 20
@@ -73,7 +69,7 @@ class Remedy:
         self._buffers = Buffers(BUFFER_BYTES)
         self._snapshot = Snapshot(session.options.rollback_bytes)
         self._returns = 0
-        self._every, self._since, self._clock = EVERY, 0, perf_counter()
+        self._cadence = Cadence()
         self._step, self._updated = -1, set[int]()
         """the step, and which optimizers have made their update in it"""
         self._back_at = -1
@@ -266,7 +262,8 @@ class Remedy:
         if self._snapshot.step is None:
             self._count_skip(step)
             return
-        self._back_at, self._since, self._clock = step, 0, perf_counter()
+        self._back_at = step
+        self._cadence.restart()
         self._snapshot.put_back()
         self._rollbacks += 1
         if len(self._back) < STEPS_KEPT:
@@ -305,10 +302,8 @@ class Remedy:
             if session.structural:
                 self._buffers.watch(b for _, b in self._named_buffers())
             self._buffers.keep()
-        elif self.mode == ROLLBACK and len(self._updated) >= session.loop.at_work:
-            self._since += 1
-            if self._since >= self._every:
-                self._keep()
+        elif self.mode == ROLLBACK and len(self._updated) >= session.loop.at_work and self._cadence.count():
+            self._keep()
 
     def _keep(self) -> None:
         session = self._session
@@ -317,16 +312,14 @@ class Remedy:
         weights |= {id(p): p for _, p in session.registry.parameters()}
         buffers = [b for _, b in self._named_buffers()]
         begun = perf_counter()
-        sound = is_finite(list(weights.values())) and not any(map(holds_nan, buffers))
+        sound = is_sound(list(weights.values()), buffers)
         step = session.context.step + bool(self._updated)
         why = self._snapshot.take([*weights.values(), *buffers], optimizers, step) if sound else None
         if why is not None:
             session.context.unsupported["rollback"] = f"{why}; updates are left out instead"
-        now = perf_counter()
-        if self._since:
-            each = (begun - self._clock) / self._since
-            self._every = EVERY_TOGETHER if _is_together() else max(EVERY, ceil((now - begun) / (SHARE * each + 1e-9)))
-        self._clock, self._since = now, 0
+        self._cadence.spent(begun, perf_counter())
+        if _is_together():
+            self._cadence.every = EVERY_TOGETHER
         self._returns = 0 if sound else self._returns
 
     def _named_buffers(self) -> Iterator[tuple[str, Tensor]]:

@@ -149,10 +149,7 @@ def _fits(optimizer: Optimizer, record: dict[str, Any]) -> bool:
 
 
 def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str, Any]) -> None:
-    for group, node in zip(optimizer.param_groups, record["groups"]["items"], strict=True):
-        for key, item in zip(node["keys"], node["items"], strict=True) if node["kind"] == DICT else ():
-            if key != "params" and item["kind"] != LEFT_OUT:
-                group[key] = rebuild(capture, item, device=True)
+    set_groups(capture, optimizer, record["groups"])
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if record.get("state_left_out"):
         return
@@ -161,6 +158,14 @@ def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str,
         if node["kind"] != DICT:
             raise CaptureError(f"{capture.path}: an optimizer's state in it is damaged; copy the whole capture again")
         optimizer.state[parameters[int(index)]] = rebuild(capture, node, device=True)
+
+
+def set_groups(capture: Capture, optimizer: Optimizer, groups: dict[str, Any]) -> None:
+    """Learning rates and the like, of as many groups as there are on both sides."""
+    for group, node in zip(optimizer.param_groups, groups.get("items", []), strict=False):
+        for key, item in zip(node["keys"], node["items"], strict=True) if node["kind"] == DICT else ():
+            if key != "params" and item["kind"] != LEFT_OUT:
+                group[key] = rebuild(capture, item, device=True)
 
 
 def _restore_scalers(capture: Capture, scalers: list[Any]) -> Iterator[str]:

@@ -34,6 +34,7 @@ from torchdoctor.attach.ranks import find_rank
 from torchdoctor.attach.recording import LateRecorder
 from torchdoctor.attach.registry import Registry
 from torchdoctor.attach.remedy import Remedy
+from torchdoctor.attach.rolling import Rolling
 from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
 from torchdoctor.facts import (
@@ -89,6 +90,7 @@ class Session(Probes):
             self.context.on_nonfinite = self.live.alarm
         super().__init__(self.context, self.loop, options, self._loss_nonfinite, self._loss_high)
         self.capturing = Capturing(self)
+        self.rolling = Rolling(self)
         self.remedy = Remedy(self)
         self.look_cost: dict[str, float] = {}
         self.batch: list[Tensor] = []

@@ -230,13 +230,19 @@ class Sites:
             if session.device.measuring:
                 session.device.begin(UPDATE)
             session.hunt_gradients(optimizer)
+        if session.rolling.undecided:
+            session.rolling.begin(optimizer)
 
     @guarded("step ends")
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         session = self.session
         self._stepped += 1
         session.step_start.updated()
+        if session.rolling.on:
+            session.rolling.updated(optimizer)
         if session.steady.on and session.steady.stepped(optimizer):
+            if session.rolling.on:
+                session.rolling.stepped()
             if session.live and session.live.stop_for is not None:
                 session.live.check()
             return
@@ -257,6 +263,8 @@ class Sites:
         session.batch, session.targets = [], []
         session.loop.settle()
         session.turn()
+        if session.rolling.on:
+            session.rolling.stepped()
         session.steady.learn()
         if not closure:
             session.steady.consider(key, optimizer, self.hooks_in())
@@ -315,6 +323,8 @@ class Sites:
             session.loop.optimizer_step(key)
             session.loop.settle()
             session.turn()
+            if session.rolling.on:
+                session.rolling.stepped()
 
     @guarded("scaler updated")
     def scaler_updated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from math import ceil
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -37,6 +39,11 @@ def broken(tensors: Sequence[Tensor]) -> list[int]:
         return [i for i, tensor in enumerate(tensors) if not _is_finite_exactly(tensor)]
 
 
+def is_sound(weights: Sequence[Tensor], buffers: Iterable[Tensor]) -> bool:
+    """Worth going back to."""
+    return is_finite(weights) and not any(map(holds_nan, buffers))
+
+
 def holds_nan(tensor: Tensor) -> bool:
     """Buffers may hold -Inf on purpose (masks), but no NaN."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or stats.unsupported(tensor) is not None:
@@ -52,6 +59,36 @@ def _is_finite_exactly(tensor: Tensor) -> bool:
 def _values(tensor: Tensor) -> Tensor:
     plain = tensor.detach()
     return plain._values() if plain.layout == torch.sparse_coo else plain
+
+
+EVERY = 10
+"""Updates between snapshots, at least: the first steps are short of statistics on what a copy costs."""
+SHARE = 0.005
+"""Of the time for snapshots: half of a percent, and as much again at the worst for a step that was timed too long."""
+
+
+class Cadence:
+    """After how many updates the next copy is made, so that copies take no more than their share of the time."""
+
+    def __init__(self) -> None:
+        self.every = EVERY
+        self._since = 0
+        self._clock = perf_counter()
+
+    def count(self) -> bool:
+        """One more update was made; True if a copy is due."""
+        self._since += 1
+        return self._since >= self.every
+
+    def spent(self, begun: float, ended: float) -> None:
+        """A copy was made between these times."""
+        if self._since:
+            each = (begun - self._clock) / self._since
+            self.every = max(EVERY, ceil((ended - begun) / (SHARE * each + 1e-9)))
+        self.restart()
+
+    def restart(self) -> None:
+        self._since, self._clock = 0, perf_counter()
 
 
 SMALL = 1 << 16
@@ -101,36 +138,62 @@ def _may_differ(buffer: Tensor, copy: Tensor, version: int) -> bool:
 
 
 class Snapshot:
-    """All that an update changes, as it was after one of them."""
+    """All that an update changes, as it was after one of them. `in_host`: copies of a device's tensors are kept in the
+    memory of the host, where nobody's training needs the room."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, in_host: bool = False) -> None:
         self._limit = limit
+        self._in_host = in_host
         self.step: int | None = None
         """updates that had been made; None while there is nothing to go back to"""
         self._tensors: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
         self._states: dict[int, tuple[weakref.ref[Optimizer], dict[Tensor, Any]]] = {}
+        self.nbytes = 0
 
     def take(self, tensors: Iterable[Tensor], optimizers: Sequence[Optimizer], step: int) -> str | None:
         """Copy it all; why not, where it takes more memory than is allowed."""
         held = {id(t): t for t in tensors}
-        size = sum(map(_size, held.values())) + sum(_state_size(o) for o in optimizers)
+        inside = [t for o in optimizers for state in o.state.values() for t in _tensors_of(state)]
+        size = sum(map(self._taken_by, (*held.values(), *inside)))
         if size > self._limit:
             self.step = None
             self._tensors, self._states = {}, {}
-            return f"weights and optimizer state take {size / 1e6:.0f} MB, and {self._limit / 1e6:.0f} MB are allowed"
+            return f"weights and optimizer state take {size / 1e6:.3g} MB, and {self._limit / 1e6:.3g} MB are allowed"
         self.step = None  # until all of it is there
         with Quiet():
             before, states = self._tensors, self._states
             self._tensors = {
-                i: (weakref.ref(t), _copied(t, before[i][1] if i in before else None)) for i, t in held.items()
+                i: (weakref.ref(t), copied(t, before[i][1] if i in before else None, self._in_host))
+                for i, t in held.items()
             }
             self._states = {}
             for optimizer in optimizers:
                 _, old = states.get(id(optimizer), (None, {}))
-                new = {p: _copied(state, old.get(p)) for p, state in optimizer.state.items()}
+                new = {p: copied(state, old.get(p), self._in_host) for p, state in optimizer.state.items()}
                 self._states[id(optimizer)] = (weakref.ref(optimizer), new)
-        self.step = step
+            if self._in_host and torch.cuda.is_initialized():
+                torch.cuda.synchronize()
+        self.step, self.nbytes = step, size
         return None
+
+    def _taken_by(self, tensor: Tensor) -> int:
+        """Bytes of its copy. Memory that a device copies to comes in powers of two."""
+        size = _size(tensor)
+        return 1 << (size - 1).bit_length() if self._in_host and tensor.is_cuda and size else size
+
+    @property
+    def places(self) -> set[int]:
+        """Where in memory its copies lie."""
+        inside = [t for _, states in self._states.values() for state in states.values() for t in _tensors_of(state)]
+        return {t.untyped_storage().data_ptr() for t in (*(copy for _, copy in self._tensors.values()), *inside)}
+
+    def copy_of(self, tensor: Tensor) -> Tensor | None:
+        reference, copy = self._tensors.get(id(tensor), (None, None))
+        return copy if reference is not None and reference() is tensor else None
+
+    def state_of(self, optimizer: Optimizer) -> dict[Tensor, Any]:
+        reference, states = self._states.get(id(optimizer), (None, {}))
+        return states if reference is not None and reference() is optimizer else {}
 
     def put_back(self) -> None:
         with Quiet():
@@ -151,18 +214,23 @@ def _put_back_state(optimizer: Optimizer, states: dict[Tensor, Any]) -> None:
         optimizer.state[parameter] = _restored(state, current.get(parameter))
 
 
-def _copied(value: Any, old: Any) -> Any:
-    """The value with copies of its tensors, in the memory of an earlier copy where that fits."""
+def copied(value: Any, old: Any = None, in_host: bool = False) -> Any:
+    """The value with copies of its tensors, in the memory of an earlier copy where that fits. Copies into the memory of
+    the host are under way until the device is waited for."""
     if isinstance(value, Tensor):
         plain = value.detach()
+        if in_host and plain.is_cuda:
+            if not (isinstance(old, Tensor) and old.is_cpu and old.shape == plain.shape and old.dtype == plain.dtype):
+                old = torch.empty(plain.shape, dtype=plain.dtype, pin_memory=True)
+            return old.copy_(plain, non_blocking=True)
         if isinstance(old, Tensor) and _alike(plain, old):
             return old.copy_(plain)
         return plain.clone()
     if isinstance(value, dict):
         olds = old if isinstance(old, dict) else {}
-        return {k: _copied(v, olds.get(k)) for k, v in value.items()}
+        return {k: copied(v, olds.get(k), in_host) for k, v in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_copied(v, None) for v in value)
+        return type(value)(copied(v, None, in_host) for v in value)
     return value
 
 
@@ -187,10 +255,6 @@ def _alike(a: Tensor, b: Tensor) -> bool:
 
 def _size(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
-
-
-def _state_size(optimizer: Optimizer) -> int:
-    return sum(_size(t) for state in optimizer.state.values() for t in _tensors_of(state))
 
 
 def _tensors_of(value: Any) -> Iterable[Tensor]:

@@ -89,6 +89,9 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
     yield f"step {found.step} of {clean(' '.join(found.command))}, run again{under}"
     for name in found.changed_sources:
         yield f"  note: {clean(name)} has changed since the capture"
+    if found.from_step is not None:
+        count = found.step - found.from_step + 1
+        yield f"  from the state before step {found.from_step}, {count} step{'s' if count > 1 else ''}"
     if found.late:
         yield f"  note: the failure was known {found.late} steps later, and the captured state is from then"
     yield ""
@@ -105,6 +108,8 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
         return
     if found.failed_at is not None:
         yield f"  It fails all the same, at step {found.failed_at}."
+    if found.failed_step not in (None, found.step):
+        yield f"  It was step {found.failed_step} that broke; it showed at step {found.step}."
     yield from _birth(found.birth)
     yield ""
     yield f"  {_agreement(found)}"
@@ -130,6 +135,11 @@ def _figure(value: float | None) -> str:
 
 
 def _agreement(found: Replay) -> str:
+    if found.losses and found.recorded is None:
+        steps = f"The losses of the {len(found.losses)} steps before it"
+        if not found.apart:
+            return f"{steps} are the same to the bit as in the run."
+        return f"{steps} agree with the run's to {found.apart:.1g} of their size, not to the bit."
     if found.recorded is None:
         return "The run itself did not find the birth, so there is nothing to compare with."
     if not found.differs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -17,10 +18,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from torchdoctor import signals
 from torchdoctor.attach.target import FILE, Target, read_target
 from torchdoctor.errors import CaptureError, RunError, ScriptError, UsageError
 from torchdoctor.experiments.changes import Changes
 from torchdoctor.facts import BirthFact
+from torchdoctor.run import Run
 from torchdoctor.store.captured import Capture, open_capture
 from torchdoctor.store.captures import CaptureEntry, list_captures
 from torchdoctor.store.info import read_info
@@ -54,6 +57,12 @@ class Replay:
     changed_sources: tuple[str, ...] = ()
     late: int = 0
     """steps between the failure and the moment at which it was known, from which the captured state is"""
+    from_step: int | None = None
+    """the earlier step whose state the capture holds, from which on all were run again"""
+    failed_step: int | None = None
+    """of those the one that broke"""
+    losses: tuple[tuple[int, float, float], ...] = ()
+    """of those steps: the step, its loss when it was recorded, and now"""
 
     @property
     def gone(self) -> bool:
@@ -70,6 +79,11 @@ class Replay:
         if self.loss is not None and self.captured_loss is not None and self.loss != self.captured_loss:
             named.append("loss")
         return tuple(named)
+
+    @property
+    def apart(self) -> float:
+        """By how much those losses differ at most, over the larger of the two."""
+        return max((abs(a - b) / (max(abs(a), abs(b)) or 1.0) for _, a, b in self.losses), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         told = asdict(self)
@@ -93,9 +107,11 @@ def replay(
     target = given or _recorded_target(run, info)
     with open_capture(entry.path) as capture:
         changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve().parent)
-        late = int(capture.document.get("taken_at_step") or 0) - entry.name.step
+        steps = capture.document.get("steps")
+        late = 0 if steps else int(capture.document.get("taken_at_step") or 0) - entry.name.step
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
-    recorded = next((f for at, f in open_run(run).facts_at(BirthFact) if at == entry.name.step), None)
+    record = open_run(run)
+    recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
     report = _perform(entry, changes, target, None if given else info.get("cwd"), log, step_fn)
     birth = report.get("birth")
     return Replay(
@@ -112,7 +128,16 @@ def replay(
         captured_loss=captured_loss if recorded is not None and recorded.noticed != "loss" else None,
         changed_sources=changed,
         late=max(0, late),
+        from_step=steps[0]["step"] if steps else None,
+        failed_step=report.get("failed_step"),
+        losses=_compared(record, report.get("losses") or []),
     )
+
+
+def _compared(record: Run, again: list[list[float]]) -> tuple[tuple[int, float, float], ...]:
+    trace = record.scalar(signals.LOSS_TRAIN)
+    first = dict(zip(trace.steps.tolist(), trace.values.ravel().tolist(), strict=True))
+    return tuple((step, first[step], value) for step, value in again if math.isfinite(first.get(step, math.nan)))
 
 
 def choose_capture(run: Path, step: int | None) -> CaptureEntry:

@@ -2,7 +2,8 @@
 
 With batches from a loader in the capture, the script is put into the captured state after its own first update, and
 its loader gives the captured batches. Without, it is let run up to the step, so that its own variables are those of
-the step, and put into the captured state there. A change that has to be there from the start runs without any state.
+the step, and put into the captured state there. A capture may hold several steps, the last of which failed: they are
+all trained again (walking.py). A change that has to be there from the start runs without any state.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
@@ -23,6 +24,9 @@ from torchdoctor.attach.target import Target
 from torchdoctor.experiments.changes import Changes
 from torchdoctor.experiments.shadow import keep_files
 from torchdoctor.probes.forking import tell
+
+if TYPE_CHECKING:
+    from torchdoctor.experiments.walking import Walk
 
 MARGIN = 20
 """Updates after the step that a changed run is given to fail."""
@@ -38,6 +42,9 @@ class Replaying:
         self._attachment = attachment
         self._pipe = pipe
         self._begun = False
+        self._walk: Walk | None = None
+        self._ready_at: int | None = None
+        """updates after which what the loop had fetched ahead is used up"""
         self._saved: list[list[Any]] = []
 
     def arrange(self, torch: Any) -> None:
@@ -50,6 +57,12 @@ class Replaying:
             self._give_up(f"torchdoctor could not attach ({self._attachment.problem})")
         with open_capture(self.path) as capture:
             self.at_once = capture.document.get("batch_source") == "loader"
+            steps = capture.document.get("steps")
+            self.from_step: int = steps[0]["step"] if steps else self.step
+            if steps:
+                from torchdoctor.experiments.walking import Walk
+
+                self._walk = Walk(self._session, capture, self._pipe, serves=self.at_once)
             threads = capture.document.get("threads")
             if isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1):
                 torch.set_num_threads(threads)
@@ -58,7 +71,7 @@ class Replaying:
         if self.changes.from_start:
             register_optimizer_step_pre_hook(self._change)
         register_optimizer_step_post_hook(self._updated)
-        if self.step == 0 and not self.at_once and not self.changes.from_start:
+        if self.from_step == 0 and not self.at_once and not self.changes.from_start:
             original = torch.optim.Optimizer.__init__
 
             def init(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -91,8 +104,12 @@ class Replaying:
         updates = self._session.loop.updates
         if self.changes.from_start:
             self._judge(updates)
-        elif not self._begun and updates >= (1 if self.at_once else self.step):
-            self._hand_over()
+        elif not self._begun and updates >= (1 if self.at_once else self.from_step):
+            if self._walk is not None and self._ready_at is None:
+                self._walk.serve()
+                self._ready_at = updates + self._session.step_start.ahead(self._session.loop.backwards)
+            if self._ready_at is None or updates >= self._ready_at:
+                self._hand_over()
 
     def _judge(self, updates: int) -> None:
         """A changed run: has it failed, or gone past the step?"""
@@ -119,14 +136,24 @@ class Replaying:
         with open_capture(self.path) as capture:
             session.discover([])
             problems = restore(capture, session.registry, session.capturing.scalers) if restores else []
+            if self._walk is not None:
+                self._check(problems)
+                self._walk.begin(restores)
+                return
             if self.at_once:
                 like = next(iter(session.step_start.batches), None)
                 start.batches = [rebuild(capture, node, like=like) for node in capture.document["batches"]]
             if capture.document["random"].get("torch"):
                 start.random = read_tensor(capture, capture.document["random"]["torch"])
+            start.device_random = {
+                int(i): read_tensor(capture, name) for i, name in (capture.document["random"].get("cuda") or {}).items()
+            }
+        self._check(problems)
+        Rerun(self._pipe, start, session.registry).begin(serves=self.at_once)
+
+    def _check(self, problems: list[str]) -> None:
         if any("is not in this process" in p or "another shape" in p for p in problems):
             self._give_up(f"the script's model is another one than that of the capture: {'; '.join(problems[:3])}")
-        Rerun(self._pipe, start, session.registry).begin(serves=self.at_once)
 
     def _give_up(self, reason: str) -> None:
         tell(self._pipe, {"reason": reason})

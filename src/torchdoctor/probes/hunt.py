@@ -73,6 +73,10 @@ class Hunt:
         value = _item(_sum(gradient, dtype=torch.float32 if gradient.dtype == torch.float16 else None))
         return value - value != 0.0
 
+    def rest(self) -> None:
+        """Nothing is looked for any more."""
+        self._left, self._watched = 0, None
+
     # -- the hunt -----------------------------------------------------------------------
 
     def loss_broke(self, inputs: list[Tensor], targets: list[Tensor]) -> None:

@@ -54,9 +54,14 @@ class Rerun(SecondRun):
     def begin_in_child(self, optimizer: Optimizer | None = None) -> None:
         """The broken step is under way; the caller returns into it. `optimizer`: its update begins now."""
         self._confine()
+        self.take_over(optimizer)
+
+    def take_over(self, optimizer: Optimizer | None, serves: bool = True, known: dict[str, Any] | None = None) -> None:
+        """The same in a process that need not be confined. `known` goes into the report."""
+        self._known_before = known or {}
         self._hold_back(optimizer)
         rewind.to_loop_start(self._restore, self._failed)
-        self.begin()
+        self.begin(serves)
 
     def begin(self, serves: bool = True) -> None:
         """Everything is set; the caller returns into the user's loop. `serves`: loaders give the kept batches."""
@@ -149,7 +154,8 @@ class Rerun(SecondRun):
             self._give_up("what broke was made where it cannot be seen")
         self._inspector.resting = True
         loss = None if self._loss is None else _plain(float(self._loss.detach().sum()))
-        tell(self._pipe, {"birth": describe(birth, noticed, self._samples), "loss": loss})
+        found = {"birth": describe(birth, noticed, self._samples), "loss": loss}
+        tell(self._pipe, found | self._known_before)
 
 
 def describe(birth: Birth, noticed: str, samples: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -22,6 +23,18 @@ from torchdoctor.probes.module_spans import ModuleSpans
 from torchdoctor.probes.step_start import StepStart
 
 
+def serve(names: Names, give: Callable[[], Any]) -> None:
+    """From now on loaders give what `give` does, except to a loop that evaluates: it would never come to its end."""
+    original = _BaseDataLoaderIter.__next__
+    trained = any(model.training for _, model in names.live_models())
+
+    def following(iterator: Any) -> Any:
+        resting = trained and not any(model.training for _, model in names.live_models())
+        return original(iterator) if resting or not torch.is_grad_enabled() else give()
+
+    _BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign]
+
+
 class SecondRun:
     """Put in place once; it ends the process with a report."""
 
@@ -32,6 +45,8 @@ class SecondRun:
         self._modules = ModuleSpans(names)
         self._backward = torch.autograd.backward
         self._served = 0
+        self._known_before: dict[str, Any] = {}
+        """what is reported beside what this run finds"""
 
     def _confine(self) -> None:
         """In a forked child: what would reach beyond this process ends it."""
@@ -44,7 +59,7 @@ class SecondRun:
         torch.compiler.set_stance("force_eager")
         torch.autograd.backward = self._run_backward
         if serves:
-            _BaseDataLoaderIter.__next__ = lambda _iterator: self._next()  # type: ignore[method-assign]
+            serve(self._names, self._next)
         self._modules.watch()
         torch.set_anomaly_enabled(True, check_nan=False)
         mode.__enter__()
@@ -54,6 +69,9 @@ class SecondRun:
         self._modules.forget()
         if self._start.random is not None:
             torch.default_generator.set_state(self._start.random)
+        for device, state in self._start.device_random.items():
+            if device < torch.cuda.device_count():
+                torch.cuda.set_rng_state(state, device)
 
     def _next(self) -> Any:
         """The newest batch first: frameworks that fetch ahead come to the one before it."""
@@ -70,4 +88,4 @@ class SecondRun:
         self._give_up("the step failed in another way when it was run again")
 
     def _give_up(self, reason: str) -> NoReturn:
-        tell(self._pipe, {"reason": reason})
+        tell(self._pipe, {"reason": reason} | self._known_before)

@@ -29,10 +29,17 @@ class StepStart:
         self.random: Tensor | None = None
         self.draws = True
         """the loop draws random numbers between an update and the next backward, as far as is known"""
+        self.device_random: dict[int, Tensor] = {}
+        """of CUDA's generators, by device; for a step that is run again in another process"""
         self._bytes = 0
+        self._walk = (-1, 0, 0)
+        """of the loader that gave the last batch: which walk through it, how many in it, and backwards before it"""
 
-    def fetched(self, batch: Any, tensors: list[Tensor], backwards: int) -> None:
-        """A loader gave a batch, after so many backwards without an update."""
+    def fetched(self, batch: Any, tensors: list[Tensor], backwards: int, walk: int, before: int) -> None:
+        """A loader gave a batch, after so many backwards without an update. `walk` tells apart the times that loaders
+        are walked through, and `before` counts all backwards."""
+        last, count, began = self._walk
+        self._walk = (walk, count + 1, began) if walk == last else (walk, 1, before)
         size = sum(t.numel() * t.element_size() for t in tensors)
         self._bytes = self._bytes + size if backwards else size
         room = max(BATCHES, min(backwards + 1, MOST)) if self._bytes <= BYTES else 1
@@ -41,6 +48,11 @@ class StepStart:
             del self.batches[:-room]
         if self.draws:
             self.random = _state()
+
+    def ahead(self, backwards: int) -> int:
+        """Batches that the loader has given and the loop, after so many backwards in all, has not used yet."""
+        _, count, began = self._walk
+        return max(0, count - (backwards - began))
 
     def updated(self) -> None:
         """An update is over: the next step begins."""

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -251,6 +252,7 @@ def _check_document(path: Path, document: dict[str, Any], tensors: dict[str, Ten
             check.reference(name)
     for structure in document["batches"]:
         check.node(structure)
+    check.steps(document.get("steps", []))
     for table in ("optimizers", "scalers"):
         for item in document[table]:
             check.record(item)
@@ -285,6 +287,24 @@ class _StructureCheck:
                 self.reference(name)
         if not all(index.isdecimal() and len(index) < 6 for index in states.get("cuda") or {}):
             raise self._damaged("a random state")
+
+    def steps(self, steps: Any) -> None:
+        """One after the other: what each of them began with."""
+        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+            raise self._damaged("the list of steps")
+        numbers = [step.get("step") for step in steps]
+        if not all(type(n) is int and n >= 0 for n in numbers) or any(b - a != 1 for a, b in pairwise(numbers)):
+            raise self._damaged("the list of steps")
+        for step in steps:
+            batches, states, groups = step.get("batches"), step.get("batch_random"), step.get("groups")
+            if not (isinstance(batches, list) and isinstance(states, list) and isinstance(groups, dict)):
+                raise self._damaged("a step")
+            for random in (step.get("random"), *states):
+                if not isinstance(random, dict) or len(states) != len(batches):
+                    raise self._damaged("a random state")
+                self.random(random)
+            for node in (*batches, *groups.values()):
+                self.node(node)
 
     def node(self, node: Any, depth: int = 0) -> None:
         if not isinstance(node, dict) or depth > MAX_DEPTH:

@@ -24,7 +24,7 @@ from torchdoctor.errors import CaptureError
 
 CAPTURES = "captures"
 DOCUMENT, TENSORS = "capture.json", "tensors.safetensors"
-CAPTURE_FORMAT = 1
+CAPTURE_FORMAT = 2
 """Raised when an older torchdoctor could no longer read what is written."""
 
 MAX_DOCUMENT = 16_000_000

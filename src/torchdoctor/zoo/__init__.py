@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 SICK, HEALTHY = "sick_", "healthy_"
@@ -35,7 +36,15 @@ class Case:
     """what is trained: mlp, cnn, transformer ..."""
     truth: str | None
     """the diagnosis that must come first; None: no error and no warning may come"""
-    summary: str
+
+    @cached_property
+    def summary(self) -> str:
+        """First line of the docstring, read without running anything; empty if the file cannot be parsed."""
+        try:
+            docstring = ast.get_docstring(ast.parse(self.path.read_bytes())) or ""
+        except (OSError, SyntaxError, ValueError):
+            return ""
+        return docstring.partition("\n")[0].strip()
 
     @property
     def healthy(self) -> bool:
@@ -71,14 +80,4 @@ def _case(path: Path) -> Case:
         diagnosis=diagnosis,
         kind=kind,
         truth=None if healthy else diagnosis,
-        summary=_summary(path),
     )
-
-
-def _summary(path: Path) -> str:
-    """First line of the docstring, read without running anything; empty if the file cannot be parsed."""
-    try:
-        docstring = ast.get_docstring(ast.parse(path.read_bytes())) or ""
-    except (OSError, SyntaxError, ValueError):
-        return ""
-    return docstring.partition("\n")[0].strip()

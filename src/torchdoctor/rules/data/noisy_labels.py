@@ -17,14 +17,14 @@ where the model is unsure. Where labels are wrong at random they are spread over
 confident third errs at least 40 % as often as all together, which a binomial test must put above 4 % at an error rate
 of 1e-3. One more sign is needed. With four classes or more: the given label of an error scored anywhere, in the lower
 half at least 60 % as often as random labels would, where in a hard task the true class scores second. Or: validation,
-whose labels are right, is right at least ten points more often than training in the same stretch (four standard
-errors), without dropout and with training samples that come again unchanged, so that neither explains it (with four
-classes or more, 30 % in the lower half must bear it out; with fewer, where validation may be the easier part of the
-data, the most confident third must err 70 % as often as all). Or, where labels are wrong in validation alike: its
-samples are new to the model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with
-labels that scored anywhere (where with four classes or more it scored second, training has to bear it out as below).
-With two or three classes and none of these, the most confident third of training must err 70 % as often as all, and 40
-% less two standard errors. The error rate of the most confident third estimates the share of wrong labels.
+whose labels are right, is right at least ten points more often than training at the same time (four standard errors),
+without dropout and with training samples that come again unchanged, so that neither explains it (with four classes or
+more, 30 % in the lower half must bear it out; with fewer, where validation may be the easier part of the data, the most
+confident third must err 70 % as often as all). Or, where labels are wrong in validation alike: its samples are new to
+the model, and in the middle pass its most confident third errs 75 % as often as all, or 60 % with labels that scored
+anywhere (where with four classes or more it scored second, training has to bear it out as below). With two or three
+classes and none of these, the most confident third of training must err 70 % as often as all, and 40 % less two
+standard errors. The error rate of the most confident third estimates the share of wrong labels.
 
 ## How to fix it
 Train a few epochs, or in folds, and look at the training samples of the largest loss: repair or drop them. If that
@@ -122,6 +122,8 @@ class Doubt:
     unlikely: int
     classes: int
     tenths: tuple[float, ...]
+    looks: tuple[tuple[int, int, int], ...]
+    """of each: the step, samples, and how many were right"""
 
     @property
     def accuracy(self) -> float:
@@ -203,6 +205,7 @@ def add_up(
         unlikely=sum(f.unlikely for _, f in kept),
         classes=kept[-1][1].classes or 2,
         tenths=tuple(float(v) for v in tenths[:, 1] / np.maximum(1, tenths[:, 0])),
+        looks=tuple((step, f.samples, f.correct or 0) for step, f in kept),
     )
 
 
@@ -263,16 +266,33 @@ def _as_alike(fact: SamplesFact) -> Alike:
     return Alike(whole.evenness, anywhere, whole.sure_error, fact.samples, whole.classes)
 
 
-def gap_to_validation(run: Run, found: Doubt) -> float | None:
-    """How much more often validation is right in the same stretch, where nothing but the labels can explain it."""
-    passes = [o for o in outcomes.passes(run) if found.first <= o.step <= found.step] or outcomes.passes(run)[-3:]
+@dataclass(frozen=True)
+class Gap:
+    """Accuracies at the same time."""
+
+    validation: float
+    training: float
+
+    @property
+    def size(self) -> float:
+        return self.validation - self.training
+
+
+def gap_to_validation(run: Run, found: Doubt) -> Gap | None:
+    """How much more often validation is right at the same time, where nothing but the labels can explain it. Looks are
+    closer together in the beginning, when both are worse: each is compared with the passes around it."""
+    passes = outcomes.passes(run)
     modes = [m for m in run.facts(ModesFact) if m.phase == TRAIN]
-    if not passes or any(m.dropout_training for m in modes) or _repeats(run) < REPEATS:
+    looks = [look for look in found.looks if passes and look[0] >= passes[0].step]
+    samples = sum(n for _, n, _ in looks)
+    if samples < LEAST_SAMPLES or any(m.dropout_training for m in modes) or _repeats(run) < REPEATS:
         return None
-    right = float(np.mean([o.accuracy for o in passes]))
-    variance = found.accuracy * (1 - found.accuracy) / found.samples + right * (1 - right) / passes[-1].samples
-    gap = right - found.accuracy
-    return gap if gap >= max(BETTER, SIGMAS * math.sqrt(variance)) else None
+    meanwhile = np.interp([step for step, _, _ in looks], [o.step for o in passes], [o.accuracy for o in passes])
+    right = float(np.average(meanwhile, weights=[n for _, n, _ in looks]))
+    trained = sum(correct for _, _, correct in looks) / samples
+    variance = trained * (1 - trained) / samples + right * (1 - right) / passes[-1].samples
+    gap = Gap(right, trained)
+    return gap if gap.size >= max(BETTER, SIGMAS * math.sqrt(variance)) else None
 
 
 def _repeats(run: Run) -> int:
@@ -281,7 +301,7 @@ def _repeats(run: Run) -> int:
     return sum(len(look) for look in looks) - len(set().union(*looks)) if looks else 0
 
 
-def _finding(found: Doubt, gap: float | None, alike: Alike | None) -> Finding:
+def _finding(found: Doubt, gap: Gap | None, alike: Alike | None) -> Finding:
     share = min(1.0, found.sure_error * found.classes / max(1, found.classes - 1))
     unsure = float(np.mean(found.tenths[:SURE]))
     return RULE.finding(
@@ -305,7 +325,7 @@ def _finding(found: Doubt, gap: float | None, alike: Alike | None) -> Finding:
     )
 
 
-def _evidence(found: Doubt, gap: float | None, alike: Alike | None, unsure: float) -> Iterator[Evidence]:
+def _evidence(found: Doubt, gap: Gap | None, alike: Alike | None, unsure: float) -> Iterator[Evidence]:
     yield Evidence(
         f"error rate of the most confident third {found.sure_error:.1%}, of the least confident third {unsure:.1%}, of "
         f"all {1 - found.accuracy:.1%} ({found.samples} training samples, steps {found.first} to {found.step})",
@@ -316,10 +336,10 @@ def _evidence(found: Doubt, gap: float | None, alike: Alike | None, unsure: floa
     )
     if gap is not None:
         yield Evidence(
-            f"validation is right {found.accuracy + gap:.1%} of the time, training {found.accuracy:.1%}, without "
+            f"validation is right {gap.validation:.1%} of the time, training {gap.training:.1%} meanwhile, without "
             "dropout or augmentation: the labels of training are worse than those of validation",
             ACCURACY_VALIDATION.name,
-            gap,
+            gap.size,
             BETTER,
         )
     if alike is not None:
