@@ -89,7 +89,9 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
     yield f"step {found.step} of {clean(' '.join(found.command))}, run again{under}"
     for name in found.changed_sources:
         yield f"  note: {clean(name)} has changed since the capture"
-    if found.from_step is not None:
+    if found.from_step is not None and found.by_function:
+        yield f"  note: the captured state is that before step {found.from_step}, the batch that of step {found.step}"
+    elif found.from_step is not None:
         count = found.step - found.from_step + 1
         yield f"  from the state before step {found.from_step}, {count} step{'s' if count > 1 else ''}"
     if found.late:
@@ -113,6 +115,11 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
     yield from _birth(found.birth)
     yield ""
     yield f"  {_agreement(found)}"
+    if found.diagnosis is not None:
+        yield ""
+        yield f"  diagnosis   {clean(found.diagnosis.name)} ({found.diagnosis.code}): {clean(found.diagnosis.title)}"
+        yield f"  fix         {clean(found.diagnosis.fix.text)}"
+        yield f"  read more   torchdoctor explain {clean(found.diagnosis.name)}"
 
 
 def _birth(birth: BirthFact) -> Iterator[str]:

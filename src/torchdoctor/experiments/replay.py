@@ -14,16 +14,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from torchdoctor import signals
 from torchdoctor.attach.target import FILE, Target, read_target
+from torchdoctor.engine import examine
 from torchdoctor.errors import CaptureError, RunError, ScriptError, UsageError
 from torchdoctor.experiments.changes import Changes
 from torchdoctor.facts import BirthFact
-from torchdoctor.run import Run
+from torchdoctor.findings import Finding
+from torchdoctor.run import Run, Seen
 from torchdoctor.store.captured import Capture, open_capture
 from torchdoctor.store.captures import CaptureEntry, list_captures
 from torchdoctor.store.info import read_info
@@ -59,10 +61,14 @@ class Replay:
     """steps between the failure and the moment at which it was known, from which the captured state is"""
     from_step: int | None = None
     """the earlier step whose state the capture holds, from which on all were run again"""
+    by_function: bool = False
+    """the user's function was called, once, in place of the script"""
     failed_step: int | None = None
     """of those the one that broke"""
     losses: tuple[tuple[int, float, float], ...] = ()
     """of those steps: the step, its loss when it was recorded, and now"""
+    diagnosis: Finding | None = None
+    """what comes first once the run's record and the birth are read together"""
 
     @property
     def gone(self) -> bool:
@@ -86,8 +92,14 @@ class Replay:
         return max((abs(a - b) / (max(abs(a), abs(b)) or 1.0) for _, a, b in self.losses), default=0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        told = asdict(self)
-        return told | {"capture": str(self.capture), "gone": self.gone, "differs": list(self.differs)}
+        told = asdict(replace(self, diagnosis=None))
+        diagnosis = self.diagnosis.to_dict() if self.diagnosis is not None else None
+        return told | {
+            "capture": str(self.capture),
+            "gone": self.gone,
+            "differs": list(self.differs),
+            "diagnosis": diagnosis,
+        }
 
 
 def replay(
@@ -113,13 +125,14 @@ def replay(
     record = open_run(run)
     recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
     report = _perform(entry, changes, target, None if given else info.get("cwd"), log, step_fn)
-    birth = report.get("birth")
+    told = report.get("birth")
+    birth = _read_birth(told) if told else None
     return Replay(
         step=entry.name.step,
         capture=entry.path,
         command=tuple(target.words),
         changes=changes,
-        birth=_read_birth(birth) if birth else None,
+        birth=birth,
         failed_at=report.get("failed_at"),
         passed=report.get("passed"),
         reason=report.get("reason"),
@@ -129,9 +142,17 @@ def replay(
         changed_sources=changed,
         late=max(0, late),
         from_step=steps[0]["step"] if steps else None,
+        by_function=step_fn is not None,
         failed_step=report.get("failed_step"),
         losses=_compared(record, report.get("losses") or []),
+        diagnosis=_diagnose(record, report.get("failed_step") or entry.name.step, birth) if birth else None,
     )
+
+
+def _diagnose(record: Run, step: int, birth: BirthFact) -> Finding | None:
+    seen = [s for s in record.seen if not isinstance(s.fact, BirthFact)]
+    verdict = examine(replace(record, seen=[*seen, Seen(step, birth)]))
+    return next((f for f in verdict.findings if f.consequence_of is None), None)
 
 
 def _compared(record: Run, again: list[list[float]]) -> tuple[tuple[int, float, float], ...]:

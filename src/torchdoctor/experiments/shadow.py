@@ -1,7 +1,8 @@
 """In a replay: files that the script writes go to a folder of their own, so that those of the first run stay.
 
-Python's `open` and torch.save are led there, and a file that was written there is read from there; removing and
-renaming are left out. What native code writes by itself is not reached.
+Python's `open` and torch.save are led there, and a file that was written there is read from there, under its new name
+once it is renamed. Files of the first run are neither removed nor renamed. What native code writes by itself (as
+safetensors does) is not reached.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import builtins
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 WRITING = frozenset("wax+")
-REMOVING = ("remove", "unlink", "rename", "replace", "rmdir", "truncate")
+REMOVING = ("remove", "unlink", "rmdir", "truncate")
+RENAMING = ("rename", "replace")
 
 
 class Shadow:
@@ -30,7 +33,7 @@ class Shadow:
         if not isinstance(path, str | os.PathLike) or str(os.fspath(path)).startswith(("/dev/", "/proc/")):
             return path
         known = os.path.realpath(os.fspath(path))
-        if known.startswith(str(self._folder)):
+        if self.is_ours(known):
             return path
         if not WRITING & set(mode):
             return self._written.get(known, path)
@@ -40,6 +43,17 @@ class Shadow:
                 aside.write_bytes(Path(known).read_bytes())
             self._written[known] = aside
         return self._written[known]
+
+    def is_ours(self, path: Any) -> bool:
+        """It lies in the replay's own folder."""
+        is_path = isinstance(path, str | os.PathLike)
+        return is_path and Path(os.path.realpath(os.fspath(path))).is_relative_to(self._folder)
+
+    def rename(self, old: Any, new: Any) -> None:
+        """A file that was written aside; one of the first run stays where it is."""
+        aside = self._written.pop(os.path.realpath(os.fspath(old)), None)
+        if aside is not None:
+            self._written[os.path.realpath(os.fspath(new))] = aside
 
 
 def keep_files(folder: Path) -> None:
@@ -52,16 +66,16 @@ def keep_files(folder: Path) -> None:
     builtins.open = opening  # type: ignore[assignment]
     io.open = opening  # type: ignore[assignment]
     for name in REMOVING:
-        setattr(os, name, _unless_ours(getattr(os, name), str(folder.resolve())))
+        setattr(os, name, _if_ours(getattr(os, name), shadow, lambda *_: None))
+    for name in RENAMING:
+        setattr(os, name, _if_ours(getattr(os, name), shadow, shadow.rename))
     os.environ.setdefault("WANDB_MODE", "disabled")
     _lead_torch(shadow)
 
 
-def _unless_ours(original: Any, folder: str) -> Any:
+def _if_ours(original: Any, shadow: Shadow, otherwise: Callable[..., None]) -> Any:
     def change(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(path, str | os.PathLike) and os.path.realpath(os.fspath(path)).startswith(folder):
-            return original(path, *args, **kwargs)
-        return None
+        return original(path, *args, **kwargs) if shadow.is_ours(path) else otherwise(path, *args)
 
     return change
 

@@ -25,8 +25,10 @@ class CapturedStep:
         self._capture = capture
         self.registry = Registry()
         self.step: int = capture.document["step"]
-        self.batches: list[Any] = [rebuild(capture, node) for node in capture.document["batches"]]
-        """all that were kept, newest last"""
+        steps = capture.document.get("steps")
+        kept = steps[-1]["batches"] if steps else capture.document["batches"]
+        self.batches: list[Any] = [rebuild(capture, node) for node in kept]
+        """all that were kept of the step, newest last"""
 
     @property
     def batch(self) -> Any:

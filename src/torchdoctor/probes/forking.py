@@ -99,6 +99,51 @@ class Child:
             os.waitpid(self.pid, 0)
 
 
+class Errand:
+    """One child at a time that is sent out for a report; those that came to their end are buried when they are gone."""
+
+    def __init__(self) -> None:
+        self._child: Child | None = None
+        self._ended: list[Child] = []
+
+    @property
+    def under_way(self) -> bool:
+        return self._child is not None
+
+    def send(self, seconds: float) -> int | None:
+        """Fork: None in the parent, and in the child the pipe for `tell`. OSError where there cannot be a child."""
+        self._child, pipe = fork(seconds)
+        return None if self._child is not None else pipe
+
+    def report(self, patience: float = 0.0) -> Report | None:
+        """What the child has told, once it has."""
+        if self._ended:
+            self._ended = [child for child in self._ended if not child.is_gone()]
+        report = self._child.report(patience) if self._child is not None else None
+        if report is not None:
+            self._part()
+        return report
+
+    def give_up(self) -> bool:
+        """A child that is still at work is ended; True if there was one."""
+        if self._child is None:
+            return False
+        self._child.end()
+        self._part()
+        return True
+
+    def _part(self) -> None:
+        if self._child is not None:
+            self._ended.append(self._child)
+        self._child = None
+
+    def bury(self) -> None:
+        """The run is over: wait until the last of them is gone."""
+        for child in self._ended:
+            child.bury()
+        self._ended = []
+
+
 def fork(seconds: float) -> tuple[Child | None, int]:
     """The child in the parent, and in the child None and the end of the pipe that its report goes to.
 

@@ -7,7 +7,6 @@ model's input: whatever goes wrong in the backward pass behind it ends there.
 from __future__ import annotations
 
 import weakref
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch.optim import Optimizer
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import BirthFact
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.forking import Child, fork, tell, unfit, unsafe
+from torchdoctor.probes.forking import Errand, tell, unfit, unsafe
 from torchdoctor.probes.rerun import Rerun
 from torchdoctor.probes.step_start import StepStart
 
@@ -44,8 +43,7 @@ class Hunt:
         self._left = HUNTS
         self._wanted: str | None = None
         self._roles: dict[int, str] = {}
-        self._child: Child | None = None
-        self._ended: list[Child] = []
+        self._errand = Errand()
         self._step = 0
         self._watched: weakref.ref[Tensor] | None = None
         self.found: BirthFact | None = None
@@ -89,7 +87,7 @@ class Hunt:
         self._ask("gradient")
 
     def _ask(self, noticed: str) -> None:
-        if self._left and self._child is None:
+        if self._left and not self._errand.under_way:
             self._wanted = noticed
 
     @contained("hunt: begin")
@@ -105,11 +103,11 @@ class Hunt:
             return
         self._step = self._context.step
         try:
-            self._child, pipe = fork(SECONDS)
+            pipe = self._errand.send(SECONDS)
         except OSError as error:
             self._context.unsupported["birth"] = f"the process cannot be forked ({error.strerror})"
             return
-        if self._child is not None:
+        if pipe is None:
             return
         try:
             Rerun(pipe, self._start, self._context.names, self._roles).begin_in_child(optimizer)
@@ -123,17 +121,9 @@ class Hunt:
     @contained("hunt: poll")
     def poll(self, patience: float = 0.0) -> None:
         """Take what the child has found, if it has."""
-        if self._ended:
-            self._ended = [child for child in self._ended if not child.is_gone()]
-        report = self._child.report(patience) if self._child is not None else None
+        report = self._errand.report(patience)
         if report is not None:
-            self._part()
             self._write(report)
-
-    def _part(self) -> None:
-        if self._child is not None:
-            self._ended.append(self._child)
-        self._child = None
 
     def _write(self, report: dict[str, Any]) -> None:
         if "reason" in report:
@@ -154,12 +144,7 @@ class Hunt:
     @contained("hunt: close")
     def close(self, abrupt: bool = False) -> None:
         """The run ends: wait for a child that is at work, unless it was broken off."""
-        end = perf_counter() + (0.0 if abrupt else PATIENCE)
-        if self._child is not None:
-            self.poll(end - perf_counter())
-        if self._child is not None:
-            self._child.end()
-            self._part()
+        self.poll(0.0 if abrupt else PATIENCE)
+        if self._errand.give_up():
             self._context.unsupported["birth"] = "the step that was run again took too long"
-        for child in self._ended:
-            child.bury()
+        self._errand.bury()

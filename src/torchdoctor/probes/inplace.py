@@ -24,7 +24,7 @@ from torchdoctor.attach.places import Place, caller, is_user_file
 from torchdoctor.probes import rewind
 from torchdoctor.probes.clash import Changed, Clash, Kept, explain, is_clash, versions
 from torchdoctor.probes.context import Context, Names
-from torchdoctor.probes.forking import Child, fork, tell, unfit, unsafe
+from torchdoctor.probes.forking import Errand, tell, unfit, unsafe
 from torchdoctor.probes.graph import NODES_LIMIT, line_of
 from torchdoctor.probes.module_spans import ModuleSpans
 from torchdoctor.probes.second_run import SecondRun
@@ -46,7 +46,7 @@ class InplaceProbe:
     def __init__(self, context: Context, start: StepStart) -> None:
         self._context = context
         self._start = start
-        self._child: Child | None = None
+        self._errand = Errand()
         self._message: str | None = None
         self._clash: Clash | None = None
 
@@ -62,11 +62,11 @@ class InplaceProbe:
         reason = "the weights are shared with other processes" if shared else unfit() or unsafe(threads=True)
         if reason is None:
             try:
-                self._child, pipe = fork(SECONDS)
+                pipe = self._errand.send(SECONDS)
             except OSError as failure:
                 reason = f"the process cannot be forked ({failure.strerror})"
             else:
-                if self._child is None:
+                if pipe is not None:
                     self._begin(pipe)
                     return True
         self._clash.reason = reason
@@ -83,12 +83,8 @@ class InplaceProbe:
         """The exception that ended the run as run.json keeps it, with an explanation where it is ours to give."""
         if self._clash is None or not self._message or not self._message.startswith(str(exception.get("message"))):
             return exception
-        report = self._child.report(PATIENCE) if self._child is not None else None
-        if self._child is not None and report is None:
-            self._child.end()
-        if self._child is not None:
-            self._child.bury()
-            self._child = None
+        report = self._errand.report(PATIENCE)
+        self.close()
         if report is not None and report.get("kept"):
             self._clash = Clash.from_dict(report)
         elif report is not None or self._clash.reason is None:
@@ -98,10 +94,8 @@ class InplaceProbe:
     @contained("in-place: close")
     def close(self) -> None:
         """The run ends otherwise: nobody waits for a child."""
-        if self._child is not None:
-            self._child.end()
-            self._child.bury()
-            self._child = None
+        self._errand.give_up()
+        self._errand.bury()
 
 
 @dataclass(frozen=True)

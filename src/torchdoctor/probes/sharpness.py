@@ -22,7 +22,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.facts import SharpnessFact
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.forking import Child, Report, fork, tell, unsafe
+from torchdoctor.probes.forking import Errand, Report, tell, unsafe
 from torchdoctor.probes.loss_calls import LossCall
 
 FUNCTIONS = ("cross_entropy", "binary_cross_entropy_with_logits", "mse_loss")
@@ -79,13 +79,11 @@ class SharpnessProbe:
         self._setup: Setup | None = None
         self._next = float(FIRST_STEP)
         self._forks = 0
-        self._child: Child | None = None
+        self._errand = Errand()
         self._step = 0
         self._began = perf_counter()
         self._spent = 0.0
         self._measured = False
-        self._ended: list[Child] = []
-        """children that have reported and may not be gone yet"""
 
     @contained("sharpness: take")
     def take(
@@ -94,7 +92,9 @@ class SharpnessProbe:
         """A look at a training batch of a run that validates, in the midst of the batch's loss call."""
         self.poll()
         step = self._context.step
-        if step < LEAST_STEPS // 2 or self._child or self._forks >= MOST_FORKS or call.function not in FUNCTIONS:
+        if step < LEAST_STEPS // 2 or self._errand.under_way or self._forks >= MOST_FORKS:
+            return
+        if call.function not in FUNCTIONS:
             return
         model = reference() if reference is not None else None
         reason = unfit(call, batch, model)
@@ -138,8 +138,7 @@ class SharpnessProbe:
             self._fork(at_end=True)
             self._wait(deadline)
         self._setup = None
-        for child in self._ended:
-            child.bury()
+        self._errand.bury()
 
     @contained("sharpness: poll")
     def poll(self) -> None:
@@ -147,24 +146,14 @@ class SharpnessProbe:
         self._take(0.0)
 
     def _take(self, patience: float) -> None:
-        if self._ended:
-            self._ended = [child for child in self._ended if not child.is_gone()]
-        report = self._child.report(patience) if self._child is not None else None
+        report = self._errand.report(patience)
         if report is not None:
-            self._part()
             self._write(report)
 
     def _wait(self, deadline: float) -> None:
         self._take(deadline - perf_counter())
-        if self._child is not None:
-            self._child.end()
-            self._part()
+        if self._errand.give_up():
             self._say_why_not("the child process was too slow")
-
-    def _part(self) -> None:
-        if self._child is not None:
-            self._ended.append(self._child)
-        self._child = None
 
     def _write(self, report: Report) -> None:
         if "reason" in report:
@@ -185,11 +174,11 @@ class SharpnessProbe:
         self._forks += 1
         self._step = self._context.step
         try:
-            self._child, pipe = fork(CHILD_SECONDS)
+            pipe = self._errand.send(CHILD_SECONDS)
         except OSError as error:
             self._say_why_not(f"the process cannot be forked ({error.strerror})")
             return
-        if self._child is None:
+        if pipe is not None:
             tell(pipe, _report(model, setup, at_end))
         self._spent += perf_counter() - start
 

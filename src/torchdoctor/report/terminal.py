@@ -17,6 +17,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from torchdoctor import signals
+from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
 from torchdoctor.report.letter import aside, brief, explained, explanation, passage
@@ -209,6 +210,10 @@ class Letter:
         for path in there[:1]:
             more = f" and {len(there) - 1} more" if len(there) > 1 else ""
             yield unbroken("capture", f"{shorten(path, page.cwd)}{more} (holds your data)", page)
+        unknown = self.run is not None and not self.run.facts(BirthFact)
+        if unknown and any("-nonfinite" in path.name for path in there):
+            words = ["torchdoctor", "replay", shorten(directory, page.cwd)]
+            yield unbroken("next", f"{shlex.join(words)} (names the operation)", page)
         yield from labelled_lines("capture", [] if there else failed[:1], page)
 
 

@@ -1,0 +1,34 @@
+"""In a replay, files of the first run stay as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from processes import run_python
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from torchdoctor.experiments.shadow import keep_files
+
+keep_files(Path(sys.argv[1]))
+with open("log.txt", "a") as log:
+    log.write("second\\n")
+assert Path("log.txt").read_text() == "first\\nsecond\\n"
+Path("model.tmp").write_text("new")
+os.replace("model.tmp", "model.txt")
+assert open("model.txt").read() == "new"
+os.remove("log.txt")
+os.rename("kept.txt", "other.txt")
+assert Path("kept.txt").read_text() == "kept"
+"""
+
+
+def test_what_is_written_renamed_or_removed_is_so_only_for_the_script(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    for name, text in (("log", "first\n"), ("model", "old"), ("kept", "kept")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    done = run_python("-c", SCRIPT, str(tmp_path / "scratch"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["kept.txt", "log.txt", "model.txt", "scratch"]
+    assert [(tmp_path / f"{n}.txt").read_text() for n in ("log", "model", "kept")] == ["first\n", "old", "kept"]
