@@ -3,9 +3,9 @@
     python benchmarks/captures.py [--device cpu|cuda] [--rounds 5] [--folder DIR] [--write]
 
 A model with the shapes of GPT-2 (124 million parameters) trains with AdamW on tiny batches. In every round the same
-process copies all of its state once (`clone`), takes a capture (`doctor.capture()`) and trains on beside it; medians
-over the rounds. On a GPU also: what the rolling copy of the state takes (attach/rolling.py). With --write the section
-goes into benchmarks/RESULTS.md.
+process copies all of its state once and writes these bytes into a file, takes a capture (`doctor.capture()`) and trains
+on beside it; the disk is let come to rest in between. On a GPU also: what the rolling copy of the state takes
+(attach/rolling.py). With --write the section goes into benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -91,17 +91,19 @@ def measure(device: str, rounds: int, folder: Path) -> dict[str, list[float]]:
             held = [t.detach().cpu() if device == "cuda" else t.detach().clone() for t in state(model, optimizer)]
             note("one copy of the state, by hand", wait(device) - begun)
             note("size", float(sum(t.numel() * t.element_size() for t in held)))
+            note("its bytes into a file, by hand", plainly_written(held, folder))
             del held
-            begun = wait(device)
+            clock, begun = time.time(), wait(device)
             path = doctor.capture(f"round{number}")
             note("the training waits", wait(device) - begun)
             beside = [step()]
             while path is not None and not path.exists() and time.perf_counter() - begun < 120:
                 beside.append(step())
-            note("until it is on disk", time.perf_counter() - begun)
             note("a step beside the writing", statistics.median(beside))
             if path is not None:
+                note("until it is on disk", path.stat().st_ctime - clock)
                 shutil.rmtree(path, ignore_errors=True)
+                os.sync()
             if device == "cuda":
                 snapshot = Snapshot(8 << 30, in_host=True)
                 for name in ("the rolling copy, first", "the rolling copy, renewed"):
@@ -109,6 +111,19 @@ def measure(device: str, rounds: int, folder: Path) -> dict[str, list[float]]:
                     snapshot.take(model.parameters(), [optimizer], 0)
                     note(name, wait(device) - begun)
     return found
+
+
+def plainly_written(tensors: list[torch.Tensor], folder: Path) -> float:
+    begun = time.perf_counter()
+    with (folder / "plain").open("wb", buffering=0) as file:
+        for tensor in tensors:
+            view = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+            while view:
+                view = view[file.write(view) :]
+    seconds = time.perf_counter() - begun
+    (folder / "plain").unlink()
+    os.sync()
+    return seconds
 
 
 def state(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
