@@ -68,6 +68,64 @@ def test_a_change_is_tried_from_the_start(folder: Path) -> None:
     assert "fails all the same, at step 25" in text
 
 
+HALF = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(3)
+x = torch.rand(480, 6)
+x[405] *= 1e5
+model = nn.Linear(6, 4).to(torch.float16)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+for (xb,) in DataLoader(TensorDataset(x), batch_size=16):
+    loss = model(xb.to(dtype=torch.float16).clamp(max=6e4)).square().float().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_in_single_precision_a_half_overflow_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(HALF)
+    done = preloaded_torchdoctor("run", "--quiet", "--name", "run", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert told(tmp_path)[0]["birth"]["dtype"] == "float16"
+    found, text = told(tmp_path, "--with", "fp32")
+    assert found["gone"], found["reason"]
+    assert "The failure is gone" in text
+
+
+TOGETHER = """
+import torch
+from torch import distributed, nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+distributed.init_process_group("gloo")
+torch.manual_seed(0)
+x = torch.rand(480, 6) + 0.5
+x[405] = 0.0
+model = nn.parallel.DistributedDataParallel(nn.Linear(6, 2))
+optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+data = TensorDataset(x)
+for (xb,) in DataLoader(data, 8, sampler=DistributedSampler(data, shuffle=False)):
+    optimizer.zero_grad()
+    loss = (model(xb) / xb.mean(1, keepdim=True)).square().mean()
+    loss.backward()
+    optimizer.step()
+distributed.destroy_process_group()
+"""
+
+
+def test_of_processes_that_train_together_the_one_that_broke_runs_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TOGETHER)
+    words = ["torch.distributed.run", "--nproc-per-node=2", "-m", "torchdoctor", "run", "--name", "run", "train.py"]
+    done = run_python("-m", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "torchdoctor replay torchdoctor-runs/run" in done.stderr
+    found, text = told(tmp_path)
+    assert (found["birth"]["operator"], found["processes"], found["rank"]) == ("div", 2, 1)
+    assert "2 processes trained together" in text
+
+
 def test_another_script_can_be_given(folder: Path) -> None:
     (folder / "mended.py").write_text(SCRIPT.replace("xb.mean(1, keepdim=True)", "(xb.mean(1, keepdim=True) + 1e-3)"))
     done = run_python("-m", "torchdoctor", "replay", "run", "--", "mended.py", cwd=folder)

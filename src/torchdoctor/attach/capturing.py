@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdoctor.attach.contents import Copies
 from torchdoctor.attach.guard import contained, guarded
-from torchdoctor.attach.inventory import Inventory, describe_code
+from torchdoctor.attach.inventory import Inventory, describe_code, plain
 from torchdoctor.attach.options import EXCEPTION, NONFINITE, SPIKE
 from torchdoctor.probes.memory import memory_left
 from torchdoctor.store.captures import CAPTURES, REASON, CaptureName, has_place, write_capture
@@ -62,8 +62,9 @@ class Capturing:
         return [scaler for ref in self._scalers.values() if (scaler := ref()) is not None]
 
     @contained("capture")
-    def take(self, reason: str, step: int | None = None) -> Path | None:
-        """Copy the state now and write it beside the training; where it will be, or None if none is taken.
+    def take(self, reason: str, step: int | None = None, loss: float | None = None) -> Path | None:
+        """Copy the state now and write it beside the training; where it will be, or None if none is taken. `loss`: that
+        of the step, where it is known.
 
         Called before the step's update it holds what the step began with, but for buffers, which the forward pass
         has moved on. On a device a failure is known later: then it holds the state before an earlier step, and the
@@ -91,6 +92,7 @@ class Capturing:
             taken_at_step=session.context.step,
             rank=session.rank,
             reason=reason,
+            **({} if loss is None else {"losses": [plain(loss)]}),
             copy_seconds=round(time.perf_counter() - begun, 4),
         )
         thread = threading.Thread(target=self._write, args=(name, document, copies, entry), name=THREAD, daemon=True)

@@ -23,6 +23,7 @@ from torch import Tensor
 from torchdoctor import __version__
 from torchdoctor.attach.contents import Encoder, LeftOutError, Part, type_name
 from torchdoctor.attach.places import is_user_file
+from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.restoring import SCALER_FIELDS, named_buffers
 from torchdoctor.attach.rolling import Past, PastStep, Randoms
 from torchdoctor.store.captured import ARRAY, LEFT_OUT, TENSOR
@@ -67,12 +68,13 @@ class Inventory:
                 self._list_scaler(s, past.scalers[i] if past and i < len(past.scalers) else None)
                 for i, s in enumerate(scalers)
             ],
-            "losses": [_plain(v) for v in session.training_loss.pending()[-LOSSES_KEPT:]],
+            "losses": [plain(v) for v in session.training_loss.pending()[-LOSSES_KEPT:]],
             "versions": {"torch": torch.__version__, "python": platform.python_version(), "torchdoctor": __version__},
             "buffers_at": "the step's beginning"
             if past
             else "the capture: what the forward pass changed in them is changed",
             "threads": torch.get_num_threads(),
+            "processes": torch.distributed.get_world_size() if is_together() else 1,
         }
 
     @property
@@ -201,7 +203,7 @@ def _without_tensors(node: dict[str, Any]) -> dict[str, Any]:
     return {**node, "items": [_without_tensors(item) for item in node["items"]]} if "items" in node else node
 
 
-def _plain(value: float) -> float | str:
+def plain(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
 
 

@@ -61,6 +61,8 @@ class LoaderSites:
             session.step_start.fetched(batch, session.batch, loop.backwards_since_step, walk, loop.backwards)
             if session.rolling.on:
                 session.rolling.fetched(batch, session.batch)
+            elif session.rolling.undecided:
+                session.rolling.not_begun()
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
 
     @guarded("loader exhausted")

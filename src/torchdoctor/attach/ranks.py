@@ -23,10 +23,15 @@ CLOCK_GRAIN = 0.05
 
 def find_rank(environment: Mapping[str, str] = os.environ) -> int | None:
     """The process's rank: from torch.distributed once that is up, else from the environment; None if it has none."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
+    if is_together():
+        return int(sys.modules["torch.distributed"].get_rank())
     return next((int(environment[key]) for key in RANK_KEYS if environment.get(key, "").isdigit()), None)
+
+
+def is_together() -> bool:
+    """Several processes train one model, and are connected by torch."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and bool(distributed.is_initialized())
 
 
 def speaks(environment: Mapping[str, str] = os.environ) -> bool:

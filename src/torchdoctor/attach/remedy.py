@@ -26,6 +26,7 @@ from torch.optim import LBFGS, Optimizer
 from torchdoctor import stats
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.options import HALT, REPORT, ROLLBACK, SKIP
+from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.snapshots import Buffers, Cadence, Snapshot, broken, holds_nan, is_sound
 from torchdoctor.errors import HALTED, TrainingHalted
 from torchdoctor.facts import RemedyFact
@@ -84,7 +85,7 @@ class Remedy:
     @contained("remedy: loss")
     def loss_broke(self, root: Tensor | None) -> None:
         """A loss is not finite; `root` is what its backward begins from, None where that is over."""
-        if not self.on or _is_together():  # one process alone must not decide: the gradients are the same in all
+        if not self.on or is_together():  # one process alone must not decide: the gradients are the same in all
             return
         if root is None:
             self._late = self.mode != SKIP
@@ -318,7 +319,7 @@ class Remedy:
         if why is not None:
             session.context.unsupported["rollback"] = f"{why}; updates are left out instead"
         self._cadence.spent(begun, perf_counter())
-        if _is_together():
+        if is_together():
             self._cadence.every = EVERY_TOGETHER
         self._returns = 0 if sound else self._returns
 
@@ -353,10 +354,6 @@ class Remedy:
 
 def _held(optimizer: Optimizer) -> Iterator[Tensor]:
     return (p for group in optimizer.param_groups for p in group["params"])
-
-
-def _is_together() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _leaves(root: Tensor) -> Iterator[Tensor]:

@@ -44,7 +44,7 @@ def rebuild(capture: Capture, node: dict[str, Any], like: Any = None, device: bo
     if kind == TENSOR:
         return _rebuild_tensor(capture, node, device)
     if kind == ARRAY:
-        tensor = read_tensor(capture, node["name"])
+        tensor = _read_once(capture, node["name"])
         return tensor if tensor.dtype in WITHOUT_NUMPY else tensor.numpy()
     if kind == FLOAT:
         return NONFINITE[node["value"]]
@@ -59,8 +59,14 @@ def rebuild(capture: Capture, node: dict[str, Any], like: Any = None, device: bo
     return _rebuild_dict(keys, items, like) if kind == DICT else _rebuild_fields(node["type"], keys, items, like)
 
 
+def _read_once(capture: Capture, name: str) -> Tensor:
+    if name not in capture.rebuilt:
+        capture.rebuilt[name] = read_tensor(capture, name)
+    return capture.rebuilt[name].detach()
+
+
 def _rebuild_tensor(capture: Capture, node: dict[str, Any], device: bool) -> Tensor:
-    tensor = read_tensor(capture, node["name"])
+    tensor = _read_once(capture, node["name"])
     match = CUDA.fullmatch(str(node.get("device")))
     if device and match is not None and int(match[1]) < torch.cuda.device_count():
         tensor = tensor.to(match[0])
@@ -98,9 +104,10 @@ def _rebuild_fields(name: str, keys: list[str], items: list[Any], like: Any) -> 
     return SimpleNamespace(**dict(zip(keys, items, strict=True)))
 
 
-def restore(capture: Capture, registry: Registry, scalers: Iterable[Any] = ()) -> list[str]:
-    """Parameters, buffers, optimizers, scalers and random states as captured; gives what could not be restored."""
-    problems = [*_restore_models(capture, registry), *_restore_optimizers(capture, registry)]
+def restore(capture: Capture, registry: Registry, scalers: Iterable[Any] = (), other_types: bool = False) -> list[str]:
+    """Parameters, buffers, optimizers, scalers and random states as captured; gives what could not be restored.
+    `other_types`: numbers of another type than here are converted."""
+    problems = [*_restore_models(capture, registry, other_types), *_restore_optimizers(capture, registry)]
     problems += _restore_scalers(capture, list(scalers))
     restore_random(capture)
     return problems
@@ -112,7 +119,7 @@ def named_buffers(registry: Registry) -> Iterator[tuple[str, Tensor]]:
             yield f"{label}.{name}", buffer
 
 
-def _restore_models(capture: Capture, registry: Registry) -> Iterator[str]:
+def _restore_models(capture: Capture, registry: Registry, other_types: bool) -> Iterator[str]:
     with torch.no_grad():
         for key, here in (("parameters", dict(registry.parameters())), ("buffers", dict(named_buffers(registry)))):
             captured = capture.document[key]
@@ -122,7 +129,7 @@ def _restore_models(capture: Capture, registry: Registry) -> Iterator[str]:
                 entry, target = capture.tensors[stored], here.get(name)
                 if target is None:
                     yield f"{name} is not in this process"
-                elif tuple(target.shape) != entry.shape or target.dtype != DTYPES[entry.dtype]:
+                elif tuple(target.shape) != entry.shape or not (other_types or target.dtype == DTYPES[entry.dtype]):
                     yield f"{name} has another shape or type here"
                 else:
                     plain = target.data if isinstance(target, nn.Parameter) else target
@@ -157,7 +164,16 @@ def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str,
     for index, node in record.get("state", {}).items():
         if node["kind"] != DICT:
             raise CaptureError(f"{capture.path}: an optimizer's state in it is damaged; copy the whole capture again")
-        optimizer.state[parameters[int(index)]] = rebuild(capture, node, device=True)
+        parameter = parameters[int(index)]
+        optimizer.state[parameter] = {
+            key: value.to(parameter.dtype) if _is_of(value, parameter) else value
+            for key, value in rebuild(capture, node, device=True).items()
+        }
+
+
+def _is_of(value: Any, parameter: Tensor) -> bool:
+    """An average of its gradients, or the like."""
+    return isinstance(value, Tensor) and value.is_floating_point() and value.shape == parameter.shape
 
 
 def set_groups(capture: Capture, optimizer: Optimizer, groups: dict[str, Any]) -> None:

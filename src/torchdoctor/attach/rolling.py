@@ -24,12 +24,15 @@ from torchdoctor.attach.options import NONFINITE
 from torchdoctor.attach.restoring import SCALER_FIELDS
 from torchdoctor.attach.snapshots import Cadence, Snapshot, copied, is_sound
 from torchdoctor.probes.memory import memory_left
+from torchdoctor.stats.support import PLAIN_TYPES
 
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
 
 MEMORY_SHARE = 0.25
 """Of the host's free memory, what the copy and the batches may take."""
+RANDOM_BYTES = 5200
+"""Of the random states that a step or a batch is kept with."""
 DEVICE_BYTES = 256 << 20
 """Of batches that lie on the device, where the training may need the room."""
 
@@ -121,26 +124,35 @@ class Rolling:
         self._stream: list[Fetched] = []
         """batches that loaders gave, from the first that the snapshot's step used on"""
         self._total = 0
+        self._held = self._held_there = 0
+        """bytes of those on the host and on the device"""
         self._steps: list[Step] = []
         """from the snapshot's on; none while the way back is broken"""
+        self._before: dict[int, Tensor] = {}
+        """CUDA's random states before the first forward pass, as far as they were seen"""
 
     # -- while it trains ---------------------------------------------------------------
+
+    @contained("rolling: not begun")
+    def not_begun(self) -> None:
+        """An optimizer was made or a batch fetched before the first update."""
+        if torch.cuda.is_initialized():
+            self._before = {i: g.get_state() for i, g in enumerate(torch.cuda.default_generators)}
 
     @contained("rolling: begin")
     def begin(self, optimizer: Optimizer) -> None:
         """The first update is about to be made: is there need of a way back, and room for it?"""
         self.undecided = False
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        if not is_late(parameters) or _is_together():
-            return
+        if not is_late(parameters) or not all(type(p) in PLAIN_TYPES for p in parameters):
+            return  # shards of tensors that lie on several devices
         left = memory_left()
         limit = self._session.options.capture_bytes
         self._limit = limit if left is None else min(limit, int(left * MEMORY_SHARE))
         self._snapshot = Snapshot(self._limit, in_host=True)
         self._devices = sorted({p.device.index or 0 for p in parameters if p.is_cuda})
         start = self._session.step_start
-        before = self._randoms()
-        first = Randoms(start.random, before.cuda)
+        first = Randoms(start.random, {i: self._before[i] for i in self._devices if i in self._before})
         self._stream = [Fetched(b, first, 0, 0) for b in start.batches]
         self._total = len(self._stream)
         self.on = True
@@ -148,18 +160,24 @@ class Rolling:
         if self._steps:
             self._steps[0] = Step(self._steps[0].number, first, 0, 0, {})
 
+    @contained("rolling: fetched")
     def fetched(self, batch: Any, tensors: list[Tensor]) -> None:
         """A loader gave a batch for training."""
-        if not self._steps:
-            return
-        size = sum(t.numel() * t.element_size() for t in tensors)
-        there = sum(t.numel() * t.element_size() for t in tensors if not t.is_cpu)
-        self._stream.append(Fetched(batch, self._randoms(), size - there, there))
-        self._total += 1
-        taken = sum(f.nbytes for f in self._stream) + self._snapshot.nbytes
-        if taken > self._limit or sum(f.on_device for f in self._stream) > DEVICE_BYTES:
-            self._lose(f"the batches of {len(self._steps)} steps take more memory than --capture-limit allows")
+        if self._steps:
+            size = sum(t.numel() * t.element_size() for t in tensors)
+            there = sum(t.numel() * t.element_size() for t in tensors if not t.is_cpu)
+            self._stream.append(Fetched(batch, self._randoms(), size - there + RANDOM_BYTES, there))
+            self._total += 1
+            self._hold(self._stream[-1].nbytes, there)
 
+    def _hold(self, nbytes: int, there: int) -> None:
+        self._held += nbytes
+        self._held_there += there
+        if self._held + self._snapshot.nbytes > self._limit or self._held_there > DEVICE_BYTES:
+            allowed = f"{self._limit / 1e6:.3g} MB, of which {DEVICE_BYTES / 1e6:.3g} MB on the device, are allowed"
+            self._lose(f"the batches of {len(self._steps)} steps and the copy take too much memory: {allowed}")
+
+    @contained("rolling: updated")
     def updated(self, optimizer: Optimizer) -> None:
         """An update was made: with which rates."""
         if self._steps:
@@ -181,6 +199,7 @@ class Rolling:
     def _begin_step(self, number: int) -> None:
         ahead = min(self._session.step_start.ahead(self._session.loop.backwards), len(self._stream))
         self._steps.append(Step(number, self._randoms(), self._total, ahead, {}))
+        self._hold(RANDOM_BYTES, 0)
 
     def _keep(self, step: int, at_start: bool = False) -> bool:
         """Copy what the step begins with; False where that is no way back."""
@@ -207,11 +226,14 @@ class Rolling:
         ]
         self._python, self._numpy = random.getstate(), np.random.get_state()
         self._cadence.spent(begun, perf_counter())
+        unused = session.step_start.ahead(session.loop.backwards)
+        if not at_start:
+            del self._stream[: max(0, len(self._stream) - unused)]
+        self._held = sum(f.nbytes for f in self._stream)
+        self._held_there = sum(f.on_device for f in self._stream)
         self._steps = []
         self._begin_step(step)
-        unused = len(self._stream) if at_start else self._steps[0].ahead
-        del self._stream[: len(self._stream) - unused]
-        return True
+        return bool(self._steps)
 
     def _randoms(self) -> Randoms:
         start = self._session.step_start
@@ -232,6 +254,8 @@ class Rolling:
         if not self.on or self._snapshot.step is None or step not in numbers:
             return None
         self._begin_step(self._steps[-1].number + 1)
+        if not self._steps:
+            return None
         first = self._total - len(self._stream)
         steps = []
         for one, following in zip(self._steps, self._steps[1:], strict=False):
@@ -241,7 +265,3 @@ class Rolling:
         self._steps, self._stream = [], []
         steps = [s for s in steps if s.number <= step]
         return Past(self._snapshot, self._scalers, self._python, self._numpy, steps, self._snapshot.places)
-
-
-def _is_together() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -22,9 +22,9 @@ from torch.optim import Optimizer
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.capturing import Capturing
+from torchdoctor.attach.closing import close_loop
 from torchdoctor.attach.deferred import Deferred
 from torchdoctor.attach.governor import Governor
-from torchdoctor.attach.guard import contained
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop
@@ -39,7 +39,6 @@ from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
 from torchdoctor.facts import (
     UNKNOWN,
-    HealthFact,
     LoaderFact,
     ModelFact,
 )
@@ -320,7 +319,7 @@ class Session(Probes):
             self.hunt.loss_broke(inputs, self.targets)
         else:
             self.context.unsupported.setdefault("birth", TOO_LATE)
-        self.capturing.take(NONFINITE, step)
+        self.capturing.take(NONFINITE, step, value)
         self.remedy.loss_broke(self.root)
 
     # -- the end ----------------------------------------------------------------------------
@@ -339,7 +338,7 @@ class Session(Probes):
         self.on_finish()
         guard.STATE.inside = True
         try:
-            self._close_loop(crashed=exception is not None, abrupt=status != "finished")
+            close_loop(self, crashed=exception is not None, abrupt=status != "finished")
             if exception is not None:
                 self.capturing.take(EXCEPTION)
         finally:
@@ -361,71 +360,10 @@ class Session(Probes):
         self.wiring.write(0, self.registry.loaded)
         self.describe_loop(self.context.step)
 
-    @contained("session: close")
-    def _close_loop(self, crashed: bool, abrupt: bool) -> None:
-        if self.live:
-            self.live.stop()
-        self.lines.stop()
-        self.steady.leave()
-        self.loop.close()
-        self.training_loss.flush(self.deferred.after)
-        if torch.cuda.is_initialized():
-            self.deferred.drain()
-        if self._meant_to_train() or (crashed and self.registry.optimizers):
-            self.begin_record()
-        if not self.record.started:
-            return
-        step = self.context.step
-        self.clock.finish(step, guard.STATE.own_seconds)
-        if not self.loop.stepped_ever:
-            self.wiring.at_backward()
-        self.predictions.flush_train(step)
-        self.schedules.close()
-        self.hunt.close(abrupt and not crashed)
-        self.remedy.close()
-        self.sharpness.close(crashed or abrupt)
-        self.called_loss.flush()
-        self.samples.flush_train(step)
-        self.batches.close(step)
-        self.membership.flush(step)
-        self.leakage.write(step)
-        self.modes.close(step)
-        self.pauses.close()
-        self.synchronisations.write()
-        self.device.close(crashed or abrupt)
-        self.wiring.gradients()
-        self.wiring.write(self.loop.updates, self.registry.loaded)
-        for key, optimizer in self.registry.live_optimizers():
-            self.optimizers.describe(key, optimizer)
-        self.describe_models()
-        self.write_summary(step)
-
-    def _meant_to_train(self) -> bool:
-        """An optimizer was built and losses computed, but no backward or step ever came: a fault to be told."""
-        return bool(self.registry.optimizers) and self.grad_losses > 1
-
     def describe_loop(self, step: int) -> None:
         for name, fact in self.loaders.items():
             self.record.fact(replace(fact, phase=self.loop.loader_phases.get(name, UNKNOWN)), step, name)
         self.record.fact(self.loop.describe(list(self.loss_sites), list(self.validation_sites), list(self.notes)), step)
-
-    def write_summary(self, step: int) -> None:
-        """What the loop was taken to be, and our own state of health."""
-        self.describe_loop(step)
-        dropped = dict(self.record.dropped)
-        if self.deferred.dropped:
-            dropped["device reads"] = self.deferred.dropped
-        health = HealthFact(
-            overhead=self.governor.overhead,
-            budget=self.governor.budget,
-            dropped=dropped,
-            disabled=guard.disabled(),
-            unsupported=dict(list(self.context.unsupported.items())[:32]),
-            cadence=self.governor.cadence(),
-            settling_seconds=self.governor.settling_seconds,
-            own_seconds=self.governor.own_seconds,
-        )
-        self.record.fact(health, step)
 
     @property
     def directory(self) -> Path:

@@ -89,6 +89,8 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
     yield f"step {found.step} of {clean(' '.join(found.command))}, run again{under}"
     for name in found.changed_sources:
         yield f"  note: {clean(name)} has changed since the capture"
+    if found.processes > 1:
+        yield f"  note: {found.processes} processes trained together; this is rank {found.rank}, alone"
     if found.from_step is not None and found.by_function:
         yield f"  note: the captured state is that before step {found.from_step}, the batch that of step {found.step}"
     elif found.from_step is not None:

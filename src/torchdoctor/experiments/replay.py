@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,9 @@ class Replay:
     loss: float | None = None
     captured_loss: float | None = None
     changed_sources: tuple[str, ...] = ()
+    processes: int = 1
+    """that trained together; this one runs alone"""
+    rank: int = 0
     late: int = 0
     """steps between the failure and the moment at which it was known, from which the captured state is"""
     from_step: int | None = None
@@ -121,10 +125,12 @@ def replay(
         changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve().parent)
         steps = capture.document.get("steps")
         late = 0 if steps else int(capture.document.get("taken_at_step") or 0) - entry.name.step
+        processes = max(1, capture.document.get("processes", 1))
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
     record = open_run(run)
     recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
-    report = _perform(entry, changes, target, None if given else info.get("cwd"), log, step_fn)
+    cwd = None if given else info.get("cwd")
+    report = _perform(entry, changes, target, cwd, log, step_fn, _alone() if processes > 1 else {})
     told = report.get("birth")
     birth = _read_birth(told) if told else None
     return Replay(
@@ -140,6 +146,8 @@ def replay(
         loss=report.get("loss"),
         captured_loss=captured_loss if recorded is not None and recorded.noticed != "loss" else None,
         changed_sources=changed,
+        processes=processes,
+        rank=entry.name.rank,
         late=max(0, late),
         from_step=steps[0]["step"] if steps else None,
         by_function=step_fn is not None,
@@ -170,12 +178,29 @@ def choose_capture(run: Path, step: int | None) -> CaptureEntry:
             "given (spikes: --capture nonfinite,spike,exception)"
         )
     if step is None:
-        return next((e for e in held if e.name.reason == "nonfinite"), held[0])
-    found = next((e for e in held if e.name.step == step), None)
+        failures = [e for e in held if e.name.reason == "nonfinite"]
+        return next(filter(_broke_here, failures), next(iter(failures), held[0]))
+    found = next(filter(_broke_here, (e for e in held if e.name.step == step)), None)
+    found = found or next((e for e in held if e.name.step == step), None)
     if found is None:
         there = ", ".join(str(e.name.step) for e in held)
         raise UsageError(f"there is no capture of step {step}; there are those of {there}")
     return found
+
+
+def _broke_here(entry: CaptureEntry) -> bool:
+    """Of processes that train together, the one whose own loss broke; the others got its gradients."""
+    with open_capture(entry.path) as capture:
+        return any(isinstance(loss, str) for loss in capture.document.get("losses", []))
+
+
+def _alone() -> dict[str, str]:
+    """The environment of the only process of a training of several."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
+    return ranks | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
 def _recorded_target(run: Path, info: dict[str, Any]) -> Target:
@@ -209,7 +234,13 @@ def _changed_sources(capture: Capture, folder: Path) -> tuple[str, ...]:
 
 
 def _perform(
-    entry: CaptureEntry, changes: Changes, target: Target, cwd: Any, log: Path | None, step_fn: str | None
+    entry: CaptureEntry,
+    changes: Changes,
+    target: Target,
+    cwd: Any,
+    log: Path | None,
+    step_fn: str | None,
+    environment: dict[str, str],
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="torchdoctor-replay-") as scratch:
         report = Path(scratch) / "report.json"
@@ -231,9 +262,14 @@ def _perform(
             try:
                 done = subprocess.run(
                     [sys.executable, "-m", "torchdoctor.experiments.replaying", str(request)],
-                    cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, timeout=SECONDS,
+                    cwd=folder,
+                    env={**os.environ, **environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=SECONDS,
                     check=False,
-                )  # fmt: skip
+                )
             except subprocess.TimeoutExpired:
                 return {"reason": f"the replay took longer than {SECONDS / 60:.0f} minutes"}
         if not report.is_file() or not report.stat().st_size or report.stat().st_size > REPORT_LIMIT:

@@ -135,7 +135,8 @@ class Replaying:
         start = StepStart()
         with open_capture(self.path) as capture:
             session.discover([])
-            problems = restore(capture, session.registry, session.capturing.scalers) if restores else []
+            scalers, single = session.capturing.scalers, self.changes.single
+            problems = restore(capture, session.registry, scalers, single) if restores else []
             if self._walk is not None:
                 self._check(problems)
                 self._walk.begin(restores)
@@ -167,8 +168,20 @@ def _stay_single(torch: Any) -> None:
         self._enabled = False
 
     torch.amp.autocast_mode.autocast.__init__ = init
-    for name in ("half", "bfloat16"):
-        setattr(torch.nn.Module, name, lambda module: module)
+    for kind in (torch.nn.Module, torch.Tensor):
+        for name in ("half", "bfloat16"):
+            setattr(kind, name, lambda held: held.float())
+        kind.to = _never_to_half(kind.to, (torch.float16, torch.bfloat16), torch.float32)
+
+
+def _never_to_half(original: Any, halves: tuple[Any, ...], single: Any) -> Any:
+    def wanted(value: Any) -> Any:
+        return single if any(value is half for half in halves) else value
+
+    def to(held: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(held, *map(wanted, args), **{name: wanted(value) for name, value in kwargs.items()})
+
+    return to
 
 
 def _last(losses: list[float]) -> float | None:

@@ -25,6 +25,7 @@ from torchdoctor.attach import guard
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.patches import Doors
 from torchdoctor.attach.places import Place
+from torchdoctor.attach.ranks import is_together
 from torchdoctor.facts import DeviceFact, TransferFact
 from torchdoctor.probes.clock import Clock
 from torchdoctor.probes.context import Context
@@ -130,9 +131,8 @@ class DeviceProbe:
     def _consider(self, step: int, other_looks: bool, training_seconds: float) -> None:
         usual = self._clock.usual
         allowed = ALLOWED_SECONDS + ALLOWED_SHARE * training_seconds
-        together = torch.distributed.is_available() and torch.distributed.is_initialized()
         affordable = bool(usual) and self._slept + LONGER * usual <= allowed
-        if not torch.cuda.is_initialized() or not affordable or together or not self._is_here():
+        if not torch.cuda.is_initialized() or not affordable or is_together() or not self._is_here():
             self.due_at = step * POSTPONED
         elif other_looks and (self._delays < DELAYS or step in WORK_STEPS):
             self._delays += 1

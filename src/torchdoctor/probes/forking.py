@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from torchdoctor.attach.ranks import is_together
 from torchdoctor.probes.memory import memory_left
 
 REPORT_BYTES = 1 << 16
@@ -228,7 +229,7 @@ def _put_user_aside(pipe: int, seconds: float) -> None:
 
 def unfit() -> str | None:
     """Why a child could not run the user's loop on, or None."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if is_together():
         return "several processes train together"
     if torch.cuda.is_initialized():
         return "a process that uses a GPU cannot be forked"

@@ -19,6 +19,7 @@ from torchdoctor.probes.context import Context
 from torchdoctor.probes.forking import Errand, tell, unfit, unsafe
 from torchdoctor.probes.rerun import Rerun
 from torchdoctor.probes.step_start import StepStart
+from torchdoctor.stats.support import PLAIN_TYPES
 
 HUNTS = 2
 """The first NaN matters; a second chance where the first step could not be run again."""
@@ -30,8 +31,6 @@ EARLY = 0.34
 """Part of the model, from its input on, in which the watched gradient is looked for."""
 LARGEST_WATCHED = 4096
 
-PLAIN = (Tensor, torch.nn.Parameter)
-"""Not those of which reading one number is a matter for several processes (DTensor)."""
 _item = Tensor.item
 _sum = Tensor.sum
 
@@ -55,7 +54,8 @@ class Hunt:
         """Which gradient is looked at before every update."""
         held = self._context.names.parameters()
         named = sorted(
-            ((orders[n], p) for n, p in held if n in orders and type(p) in PLAIN and p.is_cpu), key=lambda item: item[0]
+            ((orders[n], p) for n, p in held if n in orders and type(p) in PLAIN_TYPES and p.is_cpu),
+            key=lambda item: item[0],
         )
         early = [p for _, p in named[: max(2, int(EARLY * len(named)))] if p.requires_grad]
         best = min(early, key=lambda p: p.numel(), default=None)

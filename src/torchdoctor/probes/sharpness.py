@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchdoctor.attach.guard import contained
+from torchdoctor.attach.ranks import is_together
 from torchdoctor.facts import SharpnessFact
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.context import Context
@@ -203,7 +204,7 @@ def unfit(call: LossCall, batch: list[Tensor], model: nn.Module | None) -> str |
     """Why this pass cannot be made again, or None."""
     if model is None or not batch:
         return "the model's call or its inputs were not seen"
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if is_together():
         return "several processes train together"
     if getattr(model, "_compiled_call_impl", None) is not None:
         return "the model compiles itself"

@@ -44,6 +44,7 @@ LIST, TUPLE, DICT, FIELDS, LEFT_OUT = "list", "tuple", "dict", "fields", "left_o
 
 _WHOLE = {"step": int, "taken_at_step": int, "rank": int, "reason": str, "when": float}
 _TABLES = {"parameters": dict, "buffers": dict, "random": dict, "batches": list, "optimizers": list, "scalers": list}
+_OPTIONAL = {"losses": list, "sources": dict, "threads": int, "processes": int, "batch_source": str, "steps": list}
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Capture:
         self.path = path
         self.document = document
         self.tensors = tensors
+        self.rebuilt: dict[str, Any] = {}
+        """tensors that were read as part of a structure: one that many places name is read once"""
         self._file = file
         self._begin = begin
 
@@ -244,6 +247,9 @@ def _check_document(path: Path, document: dict[str, Any], tensors: dict[str, Ten
         value = document.get(key)
         if type(value) is not kind and not (kind is float and type(value) is int):
             raise CaptureError(f"{path}: {key!r} is missing or damaged; copy the whole capture again")
+    for key, kind in _OPTIONAL.items():
+        if key in document and type(document[key]) is not kind:
+            raise CaptureError(f"{path}: {key!r} is damaged; copy the whole capture again")
     if document["step"] < 0 or document["rank"] < 0:
         raise CaptureError(f"{path}: step and rank are counted from 0; it is damaged")
     check = _StructureCheck(path, tensors)
@@ -288,9 +294,9 @@ class _StructureCheck:
         if not all(index.isdecimal() and len(index) < 6 for index in states.get("cuda") or {}):
             raise self._damaged("a random state")
 
-    def steps(self, steps: Any) -> None:
+    def steps(self, steps: list[Any]) -> None:
         """One after the other: what each of them began with."""
-        if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        if not all(isinstance(step, dict) for step in steps):
             raise self._damaged("the list of steps")
         numbers = [step.get("step") for step in steps]
         if not all(type(n) is int and n >= 0 for n in numbers) or any(b - a != 1 for a, b in pairwise(numbers)):
