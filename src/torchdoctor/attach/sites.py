@@ -181,6 +181,8 @@ class Sites:
         key = self.session.registry.optimizer_key(args[0])
         self.session.loop.optimizer(key)
         self.session.optimizers.created(key, caller())
+        if not self.session.loop.backwards:
+            self.session.step_start.look()
         if self.session.rolling.undecided:
             self.session.rolling.not_begun()
         self.session.steady.leave()

@@ -41,6 +41,7 @@ class ReplayCommand(click.Command):
 @click.option("--step", type=click.IntRange(0), metavar="N", help="Which capture; the first failure by default.")
 @click.option("--with", "changes", multiple=True, metavar="CHANGE", help="lr=0.1x, lr=0.001, clip=1.0 or fp32.")
 @click.option("--step-fn", metavar="FILE:FUNCTION", help="Call this with the captured step instead of a script.")
+@click.option("--from-start", is_flag=True, help="Let the script run up to the step by itself.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
 @click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Keep what the script prints.")
 @click.pass_context
@@ -50,6 +51,7 @@ def command(
     step: int | None,
     changes: tuple[str, ...],
     step_fn: str | None,
+    from_start: bool,
     json_file: str | None,
     log: Path | None,
 ) -> None:
@@ -70,7 +72,7 @@ def command(
     with tempfile.TemporaryDirectory() as scratch:
         kept = log or Path(scratch) / "log.txt"
         with Console(stderr=True).status("the script runs again ..."):
-            found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept, step_fn)
+            found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept, step_fn, from_start)
         tail = kept.read_text(errors="replace").splitlines()[-8:] if found.reason and kept.is_file() else []
     show(render(found, tail), sys.stderr if json_file == "-" else sys.stdout)
     if json_file:
@@ -96,6 +98,8 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
     elif found.from_step is not None:
         count = found.step - found.from_step + 1
         yield f"  from the state before step {found.from_step}, {count} step{'s' if count > 1 else ''}"
+    if found.from_start:
+        yield "  the script ran up to the step by itself"
     if found.late:
         yield f"  note: the failure was known {found.late} steps later, and the captured state is from then"
     yield ""

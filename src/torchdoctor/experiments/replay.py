@@ -34,6 +34,7 @@ from torchdoctor.store.names import run_file
 from torchdoctor.store.reader import open_run
 
 SECONDS = 3600.0
+SECONDS_UP = 120.0
 REPORT_LIMIT = 1 << 20
 REDACTED = "***"
 COMPARED = tuple(f.name for f in fields(BirthFact) if f.name not in ("chain", "file", "code", "source", "noticed"))
@@ -67,6 +68,8 @@ class Replay:
     """the earlier step whose state the capture holds, from which on all were run again"""
     by_function: bool = False
     """the user's function was called, once, in place of the script"""
+    from_start: bool = False
+    """the script ran up to the step by itself, so that its own variables are those of the step"""
     failed_step: int | None = None
     """of those the one that broke"""
     losses: tuple[tuple[int, float, float], ...] = ()
@@ -113,9 +116,12 @@ def replay(
     command: Sequence[str] = (),
     log: Path | None = None,
     step_fn: str | None = None,
+    from_start: bool = False,
 ) -> Replay:
     """Run a captured step again. `command`: the script and its arguments, if not those of the run; `log`: a file for
-    what the script prints; `step_fn`: `file.py:function` to call in place of the script, see stepping.py."""
+    what the script prints; `step_fn`: `file.py:function` to call in place of the script, see stepping.py; `from_start`:
+    the script runs up to the step by itself. It does so, too, where the step alone does not break and it took the run
+    no longer than SECONDS_UP to come there."""
     entry = choose_capture(run, step)
     changes = changes or Changes()
     info = read_info(run / run_file(0))
@@ -130,7 +136,15 @@ def replay(
     record = open_run(run)
     recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
     cwd = None if given else info.get("cwd")
-    report = _perform(entry, changes, target, cwd, log, step_fn, _alone() if processes > 1 else {})
+    request = Request(entry, changes, target, step_fn, from_start)
+    surroundings = Surroundings(cwd, log, _alone() if processes > 1 else {})
+    report = _perform(request, surroundings)
+    if not from_start and step_fn is None and changes == Changes() and _did_not_break(report):
+        seconds = _seconds_to(record, entry.name.step)
+        if seconds <= SECONDS_UP:
+            from_start, report = True, _perform(replace(request, from_start=True), surroundings)
+        else:
+            report["reason"] += f"; --from-start lets it run up to the step by itself, {_about(seconds)}"
     told = report.get("birth")
     birth = _read_birth(told) if told else None
     return Replay(
@@ -151,6 +165,7 @@ def replay(
         late=max(0, late),
         from_step=steps[0]["step"] if steps else None,
         by_function=step_fn is not None,
+        from_start=from_start,
         failed_step=report.get("failed_step"),
         losses=_compared(record, report.get("losses") or []),
         diagnosis=_diagnose(record, report.get("failed_step") or entry.name.step, birth) if birth else None,
@@ -233,37 +248,66 @@ def _changed_sources(capture: Capture, folder: Path) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def _perform(
-    entry: CaptureEntry,
-    changes: Changes,
-    target: Target,
-    cwd: Any,
-    log: Path | None,
-    step_fn: str | None,
-    environment: dict[str, str],
-) -> dict[str, Any]:
+def _did_not_break(report: dict[str, Any]) -> bool:
+    return "did not break" in (report.get("reason") or "")
+
+
+def _seconds_to(record: Run, step: int) -> float:
+    """What the run took to come to that step, without its validation."""
+    times = record.scalar(signals.TIME_STEP)
+    usual = float(times.values.mean()) if len(times) else math.inf
+    return usual * step
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} minutes" if math.isfinite(seconds) else "for as long as the run took"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is run again."""
+
+    entry: CaptureEntry
+    changes: Changes
+    target: Target
+    step_fn: str | None
+    from_start: bool
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where, and where its output goes."""
+
+    cwd: Any
+    log: Path | None
+    environment: dict[str, str]
+
+
+def _perform(request: Request, surroundings: Surroundings) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="torchdoctor-replay-") as scratch:
         report = Path(scratch) / "report.json"
-        request = Path(scratch) / "request.json"
+        letter = Path(scratch) / "request.json"
         asked = {
-            "capture": str(entry.path.resolve()),
-            "step": entry.name.step,
-            "changes": asdict(changes),
-            "kind": target.kind,
-            "what": target.what,
-            "arguments": list(target.arguments),
+            "capture": str(request.entry.path.resolve()),
+            "step": request.entry.name.step,
+            "changes": asdict(request.changes),
+            "kind": request.target.kind,
+            "what": request.target.what,
+            "arguments": list(request.target.arguments),
             "report": str(report),
             "scratch": scratch,
-            "step_fn": step_fn,
+            "step_fn": request.step_fn,
+            "from_start": request.from_start,
         }
-        request.write_text(json.dumps(asked))
+        letter.write_text(json.dumps(asked))
+        cwd = surroundings.cwd
         folder = cwd if isinstance(cwd, str) and Path(cwd).is_dir() else None
-        with (log or Path(os.devnull)).open("wb") as output:
+        with (surroundings.log or Path(os.devnull)).open("wb") as output:
             try:
                 done = subprocess.run(
-                    [sys.executable, "-m", "torchdoctor.experiments.replaying", str(request)],
+                    [sys.executable, "-m", "torchdoctor.experiments.replaying", str(letter)],
                     cwd=folder,
-                    env={**os.environ, **environment},
+                    env={**os.environ, **surroundings.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

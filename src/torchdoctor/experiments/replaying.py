@@ -39,6 +39,7 @@ class Replaying:
         self.step: int = request["step"]
         self.path = Path(request["capture"])
         self.changes = Changes(**request["changes"])
+        self.from_start: bool = request["from_start"]
         self._attachment = attachment
         self._pipe = pipe
         self._begun = False
@@ -56,7 +57,7 @@ class Replaying:
         if self._attachment.session is None:
             self._give_up(f"torchdoctor could not attach ({self._attachment.problem})")
         with open_capture(self.path) as capture:
-            self.at_once = capture.document.get("batch_source") == "loader"
+            self.at_once = capture.document.get("batch_source") == "loader" and not self.from_start
             steps = capture.document.get("steps")
             self.from_step: int = steps[0]["step"] if steps else self.step
             if steps:
