@@ -76,6 +76,7 @@ def _main(
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
         os.close(file)
+    multiprocessing.set_start_method("fork", force=True)  # what a python that was started by itself has
     os.environ.update(variables)
     os.chdir(cwd)
     sys.argv = ["torchdoctor", *arguments]

@@ -129,3 +129,69 @@ def test_what_does_not_fit_is_said_and_the_state_is_that_of_the_moment(tmp_path:
     said = open_run(run).last_fact(HealthFact)
     assert said is not None
     assert "0.002 MB are allowed" in said.unsupported["state before a failure"]
+
+
+SKIPPED = """
+model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 2))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+peeked = next(iter(DataLoader(TensorDataset(x, y), 4)))
+for a, b in DataLoader(TensorDataset(x, y), 16, shuffle=True, num_workers=1):
+    if a[0, 0] > 0.8:
+        continue
+    h = model(a)
+    loss = nn.functional.cross_entropy(h, b) + 1e-2 * torch.log(a.norm(dim=1)).mean() * h.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+TWO_AT_ONCE = """
+class Batch:
+    def __init__(self, held):
+        self.held = held
+
+
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+loader = DataLoader(TensorDataset(x, y), 8, shuffle=True, collate_fn=KIND)
+batches = iter(loader)
+for _ in range(90):
+    a, c = next(batches), next(batches)
+    a, c = (a.held, c.held) if isinstance(a, Batch) else (a, c)
+    together = torch.cat([a, c])
+    loss = model(together).square().mean() + 1e-2 * torch.log(together.norm(dim=1)).mean() * model(together).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [SKIPPED, TWO_AT_ONCE.replace("KIND", "lambda rows: torch.stack([r[0] for r in rows])")],
+    ids=["batches-left-out", "two-batches-an-update"],
+)
+def test_batches_are_given_in_their_order_whatever_the_loop_does_with_them(body: str, tmp_path: Path) -> None:
+    run = train(body, tmp_path)
+    (entry,) = list_captures(run)
+    done = preloaded_torchdoctor("replay", "run", "--json", "told.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "told.json").read_text())
+    assert (found["birth"]["operator"], found["failed_step"], found["from_start"]) == ("log", entry.name.step, False)
+    assert [again for _, _, again in found["losses"]] == [first for _, first, _ in found["losses"]]
+    assert found["losses"]
+
+
+def test_batches_of_an_unknown_kind_are_not_kept(tmp_path: Path) -> None:
+    body = TWO_AT_ONCE.replace("KIND", "lambda rows: Batch(torch.stack([r[0] for r in rows]))")
+    said = open_run(train(body, tmp_path)).last_fact(HealthFact)
+    assert said is not None
+    assert "they hold a __main__.Batch" in said.unsupported["state before a failure"]
+
+
+def test_batches_that_are_written_into_are_not_trusted(tmp_path: Path) -> None:
+    body = LOADER.replace("    schedule.step()\n", "    schedule.step()\n    a.mul_(2.0)\n")
+    run = train(body, tmp_path)
+    said = open_run(run).last_fact(HealthFact)
+    assert said is not None
+    assert "changed in place" in said.unsupported["state before a failure"]

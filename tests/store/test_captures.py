@@ -238,7 +238,7 @@ def test_lies_in_the_header_are_refused(whole: Path, tmp_path: Path, header: Any
 def test_lies_in_the_json_are_refused(whole: Path, tmp_path: Path, field: str, lie: Any, kind: str) -> None:
     good = json.loads((whole / DOCUMENT).read_text())
     node = {"kind": kind, "name": lie, "items": lie, "keys": lie, "value": lie, "type": lie}
-    step = {"step": 3, "random": {}, "batches": [node], "batch_random": [{"cuda": lie}], "groups": {"0": node}}
+    step = {"step": 12, "random": {}, "batches": [node], "batch_random": [{"cuda": lie}], "groups": {"0": node}}
     for fields in (
         {field: lie},
         {"batches": [node]},

@@ -19,6 +19,7 @@ from torchdoctor.attach.contents import Copies
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.inventory import Inventory, describe_code, plain
 from torchdoctor.attach.options import EXCEPTION, NONFINITE, SPIKE
+from torchdoctor.attach.rolling import Past
 from torchdoctor.probes.memory import memory_left
 from torchdoctor.store.captures import CAPTURES, REASON, CaptureName, has_place, write_capture
 
@@ -83,7 +84,9 @@ class Capturing:
         name = CaptureName(at, reason, session.rank)
         past = session.rolling.reach(at) if reason == NONFINITE else None
         inventory = Inventory(session, self.scalers, past)
-        if past is not None and inventory.nbytes > self._options.capture_bytes:
+        if reason == NONFINITE:
+            session.rolling.close()  # there is no second capture of this kind
+        if past is not None and not self._fits(inventory, past):
             past, inventory = None, Inventory(session, self.scalers)
         document, tensors = inventory.choose(self._room() if past is None else self._options.capture_bytes)
         copies = Copies(tensors, past.owns if past is not None else lambda _: False)
@@ -131,6 +134,11 @@ class Capturing:
             self._refuse(reason, step, f"safetensors cannot be imported ({error}); pip install safetensors")
             return False
         return True
+
+    def _fits(self, inventory: Inventory, past: Past) -> bool:
+        """On the disk, and in memory what has to be copied once more."""
+        more = sum(t.numel() * t.element_size() for t in inventory.tensors() if not past.owns(t))
+        return inventory.nbytes <= self._options.capture_bytes and more <= self._room()
 
     def _room(self) -> int:
         left = memory_left()

@@ -36,6 +36,7 @@ def close_loop(session: Session, crashed: bool, abrupt: bool) -> None:
     session.schedules.close()
     session.hunt.close(abrupt and not crashed)
     session.remedy.close()
+    session.rolling.close()
     session.sharpness.close(crashed or abrupt)
     session.called_loss.flush()
     session.samples.flush_train(step)

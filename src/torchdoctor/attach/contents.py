@@ -196,6 +196,43 @@ class Encoder:
         return {"kind": LEFT_OUT, "type": type_name(value), "why": why}
 
 
+class UnknownError(Exception):
+    """What a value holds cannot be said, or not in short."""
+
+
+STORAGES_LIMIT = 256
+"""Values in a batch that are looked through to know what it holds in memory."""
+
+
+def storages_of(value: Any) -> tuple[tuple[Tensor, ...], int]:
+    """The tensors in a batch, one for each place in memory, and the bytes that are kept alive with it. UnknownError
+    where it holds something else than captures do, or too much to be looked through at every step."""
+    found: dict[int, Tensor] = {}
+    waiting, size, seen = [value], 0, 0
+    while waiting:
+        item = waiting.pop()
+        seen += 1
+        if seen > STORAGES_LIMIT:
+            raise UnknownError("they hold too many values")
+        if isinstance(item, Tensor):
+            if (why := _unfit(item)) is not None:
+                raise UnknownError(why)
+            found[item.untyped_storage().data_ptr()] = item
+        elif isinstance(item, np.ndarray):
+            size += item.nbytes if item.base is None else getattr(item.base, "nbytes", item.nbytes)
+        elif isinstance(item, str | bytes):
+            size += len(item)
+        elif isinstance(item, list | tuple):
+            waiting += item
+        elif isinstance(item, Mapping):
+            waiting += item.values()
+        elif dataclasses.is_dataclass(item) and not isinstance(item, type):
+            waiting += [getattr(item, f.name, None) for f in dataclasses.fields(item)]
+        elif not isinstance(item, bool | int | float | np.generic | None):
+            raise UnknownError(f"they hold a {type_name(item)}")
+    return tuple(found.values()), size + sum(1 << (t.untyped_storage().nbytes()).bit_length() for t in found.values())
+
+
 def type_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 

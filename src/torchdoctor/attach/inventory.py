@@ -13,6 +13,7 @@ import platform
 import random
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ class Inventory:
                 for name, model in session.registry.live_models()
             ],
             "optimizers": [self._list_optimizer(key, o) for key, o in session.registry.live_optimizers()],
+            "lead": past.lead if past else 0,
             "scalers": [
                 self._list_scaler(s, past.scalers[i] if past and i < len(past.scalers) else None)
                 for i, s in enumerate(scalers)
@@ -74,16 +76,24 @@ class Inventory:
             if past
             else "the capture: what the forward pass changed in them is changed",
             "threads": torch.get_num_threads(),
-            "processes": torch.distributed.get_world_size() if is_together() else 1,
+            "processes": torch.distributed.get_world_size() if is_together() else 0,
         }
 
     @property
+    def _parts(self) -> list[Part]:
+        return [self.random, self.scaler, self.batch, self.buffers, self.parameters, self.optimizer]
+
+    @property
     def nbytes(self) -> int:
-        return _size([self.random, self.scaler, self.batch, self.buffers, self.parameters, self.optimizer])
+        return _size(self._parts)
+
+    def tensors(self) -> Iterator[Tensor]:
+        for part in self._parts:
+            yield from part.tensors.values()
 
     def choose(self, limit: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """The document, and the tensors that fit."""
-        kept = [self.random, self.scaler, self.batch, self.buffers, self.parameters, self.optimizer]
+        kept = self._parts
         left_out = dict(self._encoder.left_out)
         if self.batch.nbytes > limit:
             self._drop(kept, left_out, limit, self.batch)
@@ -110,7 +120,8 @@ class Inventory:
         session = self._session
         given, source = list(session.step_start.batches), "loader"
         if self._past is not None:
-            return {"batches": [], "batch_source": "loader" if given else "seen"}
+            by_loader = any(step.batches for step in self._past.steps)
+            return {"batches": [], "batch_source": "loader" if by_loader else "seen"}
         if not given:
             given, source = [[*session.batch, *session.targets]], "seen"
         many = len(given) > 1
@@ -121,7 +132,7 @@ class Inventory:
         encode, number = self._encoder.encode, step.number
         return {
             "step": number,
-            "random": self._list_randoms(step.random, f"{number}"),
+            "random": self._list_randoms(step.random, f"{number}") if step.random is not None else {},
             "batches": [encode(f.batch, self.batch, f"{number}/{i}") for i, f in enumerate(step.batches)],
             "batch_random": [self._list_randoms(f.random, f"{number}/{i}") for i, f in enumerate(step.batches)],
             "groups": {key: encode(g, self.optimizer, f"{key}/groups/{number}") for key, g in step.groups.items()},
@@ -136,10 +147,19 @@ class Inventory:
         found = {}
         for name, tensor in named:
             try:
-                found[name] = part.add(self._past.tensor(tensor) if self._past else tensor, name)
+                found[name] = part.add(self._then(tensor), name)
             except LeftOutError as error:
                 self._encoder.left_out[f"{part.prefix}/{name}"[:256]] = str(error)
         return found
+
+    def _then(self, tensor: Tensor) -> Tensor:
+        """The tensor, or of the past its copy."""
+        if self._past is None:
+            return tensor
+        copy = self._past.snapshot.copy_of(tensor)
+        if copy is None:
+            raise LeftOutError("frozen: the script's own" if not tensor.requires_grad else "it was not there then")
+        return copy
 
     def _list_optimizer(self, key: str, optimizer: Any) -> dict[str, Any]:
         encode, part = self._encoder.encode, self.optimizer
@@ -165,10 +185,11 @@ class Inventory:
     def _list_random(self) -> dict[str, Any]:
         """torch's as the step began, the others as they are now, which `at` says; of the past all as it began."""
         past = self._past
-        began = self._session.step_start.random if past is None else past.steps[0].random.cpu
+        first = past.steps[0].random if past is not None else None
+        began = self._session.step_start.random if past is None else first.cpu if first is not None else None
         now = torch.default_generator.get_state() if began is None else began
         found: dict[str, Any] = {"torch": self.random.add(now, "torch"), "at": {"torch": "the step's beginning"}}
-        cuda: dict[int, Tensor] = past.steps[0].random.cuda if past is not None else {}
+        cuda: dict[int, Tensor] = first.cuda if first is not None else {}
         if past is None and torch.cuda.is_initialized():
             cuda = {i: generator.get_state() for i, generator in enumerate(torch.cuda.default_generators)}
         if cuda:

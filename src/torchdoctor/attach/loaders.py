@@ -7,7 +7,6 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-import torch
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
 from torchdoctor.attach import guard
@@ -56,11 +55,11 @@ class LoaderSites:
         session.loop.fetch(walk, name)
         session.turn()
         samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)
-        if session.loop.loader_phases.get(name) != VALIDATION and torch.is_grad_enabled():
+        if session.loop.loader_phases.get(name) != VALIDATION and session.is_training:
             loop = session.loop
-            session.step_start.fetched(batch, session.batch, loop.backwards_since_step, walk, loop.backwards)
+            session.step_start.fetched(batch, session.batch, loop.backwards_since_step, (name, walk), loop.backwards)
             if session.rolling.on:
-                session.rolling.fetched(batch, session.batch)
+                session.rolling.fetched(batch)
             elif session.rolling.undecided:
                 session.rolling.not_begun()
         session.clock.fetched(seconds, samples, guard.STATE.own_seconds)
@@ -69,6 +68,8 @@ class LoaderSites:
     def loader_exhausted(self, wanted: Any, _args: Any, _kwargs: Any, error: BaseException) -> None:
         if isinstance(error, StopIteration) and wanted is not None:
             self.session.batch = []
+            if self.session.is_training:
+                self.session.step_start.exhausted()
             self.session.loop.exhausted(wanted[1])
             self.session.epoch_ended(walked=True)
 

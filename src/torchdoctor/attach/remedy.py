@@ -27,7 +27,7 @@ from torchdoctor import stats
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.options import HALT, REPORT, ROLLBACK, SKIP
 from torchdoctor.attach.ranks import is_together
-from torchdoctor.attach.snapshots import Buffers, Cadence, Snapshot, broken, holds_nan, is_sound
+from torchdoctor.attach.snapshots import Buffers, Cadence, Snapshot, broken, gather, holds_nan, is_sound
 from torchdoctor.errors import HALTED, TrainingHalted
 from torchdoctor.facts import RemedyFact
 
@@ -308,14 +308,11 @@ class Remedy:
 
     def _keep(self) -> None:
         session = self._session
-        optimizers = [o for _, o in session.registry.live_optimizers()]
-        weights = {id(p): p for o in optimizers for p in _held(o)}
-        weights |= {id(p): p for _, p in session.registry.parameters()}
-        buffers = [b for _, b in self._named_buffers()]
+        optimizers, weights, buffers = gather(session.registry)
         begun = perf_counter()
-        sound = is_sound(list(weights.values()), buffers)
+        sound = is_sound(weights, buffers)
         step = session.context.step + bool(self._updated)
-        why = self._snapshot.take([*weights.values(), *buffers], optimizers, step) if sound else None
+        why = self._snapshot.take([*weights, *buffers], optimizers, step) if sound else None
         if why is not None:
             session.context.unsupported["rollback"] = f"{why}; updates are left out instead"
         self._cadence.spent(begun, perf_counter())

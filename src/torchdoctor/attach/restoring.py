@@ -25,6 +25,8 @@ from torchdoctor.store.captured import ARRAY, DICT, FIELDS, FLOAT, LEFT_OUT, LIS
 
 SCALER_FIELDS = ("_scale", "_growth_tracker", "_init_scale", "_growth_factor", "_backoff_factor", "_growth_interval")
 """What a gradient scaler goes by; its `state_dict` would wait for the device."""
+IMPLEMENTATION = ("params", "foreach", "fused", "capturable", "differentiable")
+"""Of an optimizer's group: how its update is computed is the script's own matter."""
 CUDA = re.compile(r"cuda:(\d{1,4})")
 TWISTER = 624
 """Words of the Mersenne Twister; numpy reads beyond them if it is given a position beyond them."""
@@ -107,7 +109,7 @@ def _rebuild_fields(name: str, keys: list[str], items: list[Any], like: Any) -> 
 def restore(capture: Capture, registry: Registry, scalers: Iterable[Any] = (), other_types: bool = False) -> list[str]:
     """Parameters, buffers, optimizers, scalers and random states as captured; gives what could not be restored.
     `other_types`: numbers of another type than here are converted."""
-    problems = [*_restore_models(capture, registry, other_types), *_restore_optimizers(capture, registry)]
+    problems = [*_restore_models(capture, registry, other_types), *_restore_optimizers(capture, registry, other_types)]
     problems += _restore_scalers(capture, list(scalers))
     restore_random(capture)
     return problems
@@ -136,7 +138,7 @@ def _restore_models(capture: Capture, registry: Registry, other_types: bool) -> 
                     plain.copy_(read_tensor(capture, stored))
 
 
-def _restore_optimizers(capture: Capture, registry: Registry) -> Iterator[str]:
+def _restore_optimizers(capture: Capture, registry: Registry, other_types: bool) -> Iterator[str]:
     here = dict(registry.live_optimizers())
     for record in capture.document["optimizers"]:
         optimizer = here.get(str(record.get("key")))
@@ -145,7 +147,7 @@ def _restore_optimizers(capture: Capture, registry: Registry) -> Iterator[str]:
         elif not _fits(optimizer, record):
             yield f"optimizer {record.get('key')} holds other parameters here"
         else:
-            _restore_optimizer(capture, optimizer, record)
+            _restore_optimizer(capture, optimizer, record, other_types)
 
 
 def _fits(optimizer: Optimizer, record: dict[str, Any]) -> bool:
@@ -155,33 +157,54 @@ def _fits(optimizer: Optimizer, record: dict[str, Any]) -> bool:
     )
 
 
-def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str, Any]) -> None:
+def _restore_optimizer(capture: Capture, optimizer: Optimizer, record: dict[str, Any], other_types: bool) -> None:
     set_groups(capture, optimizer, record["groups"])
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if record.get("state_left_out"):
         return
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    own = {p: dict(state) for p, state in optimizer.state.items() if isinstance(state, dict)}
     optimizer.state.clear()
     for index, node in record.get("state", {}).items():
         if node["kind"] != DICT:
             raise CaptureError(f"{capture.path}: an optimizer's state in it is damaged; copy the whole capture again")
         parameter = parameters[int(index)]
+        here, state = own.get(parameter, {}), rebuild(capture, node)
+        for key, value in state.items():
+            like = here[key] if isinstance(here.get(key), Tensor) else parameter
+            if isinstance(value, Tensor) and not _may_be(value, like, known=key in here, optimizer=optimizer):
+                raise CaptureError(f"{capture.path}: an optimizer's state in it is of another shape than the script's")
         optimizer.state[parameter] = {
-            key: value.to(parameter.dtype) if _is_of(value, parameter) else value
-            for key, value in rebuild(capture, node, device=True).items()
+            key: _as_here(value, here.get(key), parameter, other_types) for key, value in state.items()
         }
 
 
-def _is_of(value: Any, parameter: Tensor) -> bool:
-    """An average of its gradients, or the like."""
-    return isinstance(value, Tensor) and value.is_floating_point() and value.shape == parameter.shape
+def _may_be(value: Tensor, like: Tensor, known: bool, optimizer: Optimizer) -> bool:
+    """The kernels of optimizers trust the shapes they are given. Where the script's own has none yet, and there is no
+    such kernel (LBFGS), any shape may be right."""
+    fused = any("fused" in group for group in optimizer.param_groups)
+    return value.shape == like.shape or (not known and (not value.dim() or not fused))
+
+
+def _as_here(value: Any, own: Any, parameter: Tensor, other_types: bool) -> Any:
+    """A part of an optimizer's state, on the device that it has in this process."""
+    if not isinstance(value, Tensor):
+        return value
+    like = own if isinstance(own, Tensor) else parameter if value.dim() else value
+    convert = other_types and value.is_floating_point() and like.is_floating_point()
+    return value.to(like.device, like.dtype if convert else value.dtype)
 
 
 def set_groups(capture: Capture, optimizer: Optimizer, groups: dict[str, Any]) -> None:
-    """Learning rates and the like, of as many groups as there are on both sides."""
+    """Learning rates and the like, where the script's own groups have them and they are of the same kind."""
     for group, node in zip(optimizer.param_groups, groups.get("items", []), strict=False):
         for key, item in zip(node["keys"], node["items"], strict=True) if node["kind"] == DICT else ():
-            if key != "params" and item["kind"] != LEFT_OUT:
-                group[key] = rebuild(capture, item, device=True)
+            if key in IMPLEMENTATION or key not in group or item["kind"] == LEFT_OUT:
+                continue
+            own, value = group[key], rebuild(capture, item)
+            if isinstance(own, Tensor) and isinstance(value, Tensor) and own.shape == value.shape:
+                group[key] = value.to(own.device)
+            elif type(own) is type(value) or {type(own), type(value)} == {int, float}:
+                group[key] = value
 
 
 def _restore_scalers(capture: Capture, scalers: list[Any]) -> Iterator[str]:
@@ -198,15 +221,30 @@ def _restore_scalers(capture: Capture, scalers: list[Any]) -> Iterator[str]:
                 setattr(scaler, name, values[name])
 
 
+def read_states(capture: Capture, states: dict[str, Any]) -> tuple[Tensor | None, dict[int, Tensor]]:
+    """torch's random states: the CPU's, and CUDA's by device. The one device of one of several processes is here the
+    current one."""
+    cpu = read_tensor(capture, states["torch"]) if states.get("torch") else None
+    cuda = {int(index): read_tensor(capture, name) for index, name in (states.get("cuda") or {}).items()}
+    if capture.document.get("processes") and len(cuda) == 1 and torch.cuda.is_available():
+        cuda = {torch.cuda.current_device(): state for state in cuda.values()}
+    return cpu, cuda
+
+
+def set_states(cpu: Tensor | None, cuda: dict[int, Tensor]) -> None:
+    """Those of devices that are not here are passed over."""
+    if cpu is not None:
+        torch.default_generator.set_state(cpu)
+    for device, state in cuda.items():
+        if device < torch.cuda.device_count():
+            torch.cuda.set_rng_state(state, device)
+
+
 def restore_random(capture: Capture) -> None:
     """The generators of torch, CUDA, python and numpy."""
     states = capture.document["random"]
     try:
-        if states.get("torch"):
-            torch.set_rng_state(read_tensor(capture, states["torch"]))
-        for index, name in (states.get("cuda") or {}).items():
-            if torch.cuda.is_available() and int(index) < torch.cuda.device_count():
-                torch.cuda.set_rng_state(read_tensor(capture, name), int(index))
+        set_states(*read_states(capture, states))
         python, legacy = states.get("python"), states.get("numpy")
         if python:
             random.setstate((python["version"], tuple(read_tensor(capture, python["words"]).tolist()), python["gauss"]))

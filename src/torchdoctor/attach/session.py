@@ -163,6 +163,12 @@ class Session(Probes):
         self.on_turn()
 
     @property
+    def is_training(self) -> bool:
+        """Gradients are recorded, and a model is in training mode, as far as any is known."""
+        models = [model for _, model in self.registry.live_models()]
+        return torch.is_grad_enabled() and (not models or any(model.training for model in models))
+
+    @property
     def waiting(self) -> bool:
         """Something that happened between steps is to be looked at when the next update begins."""
         state = self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting

@@ -235,7 +235,7 @@ class Sites:
                 session.device.begin(UPDATE)
             session.hunt_gradients(optimizer)
         if session.rolling.undecided:
-            session.rolling.begin(optimizer)
+            session.rolling.begin()
 
     @guarded("step ends")
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor import stats
+from torchdoctor.attach.registry import Registry
 from torchdoctor.stats.support import Quiet
 
 
@@ -39,17 +40,35 @@ def broken(tensors: Sequence[Tensor]) -> list[int]:
         return [i for i, tensor in enumerate(tensors) if not _is_finite_exactly(tensor)]
 
 
+def gather(registry: Registry) -> tuple[list[Optimizer], list[Tensor], list[Tensor]]:
+    """All optimizers, the weights that they and the models hold, and the models' buffers."""
+    optimizers = [o for _, o in registry.live_optimizers()]
+    weights = {id(p): p for o in optimizers for group in o.param_groups for p in group["params"]}
+    weights |= {id(p): p for _, p in registry.parameters()}
+    buffers = [b for _, model in registry.live_models() for b in model.buffers()]
+    return optimizers, list(weights.values()), buffers
+
+
 def is_sound(weights: Sequence[Tensor], buffers: Iterable[Tensor]) -> bool:
-    """Worth going back to."""
-    return is_finite(weights) and not any(map(holds_nan, buffers))
+    """Worth going back to. A device is waited for once for all buffers."""
+    if not is_finite(weights):
+        return False
+    with Quiet():
+        found = [_values(b).isnan().any() for b in buffers if _may_hold_nan(b)]
+        by_device = {f.device: [g for g in found if g.device == f.device] for f in found}
+        return not any(bool(torch.stack(group).any()) for group in by_device.values())
 
 
 def holds_nan(tensor: Tensor) -> bool:
     """Buffers may hold -Inf on purpose (masks), but no NaN."""
-    if not (tensor.is_floating_point() or tensor.is_complex()) or stats.unsupported(tensor) is not None:
+    if not _may_hold_nan(tensor):
         return False
     with Quiet():
         return bool(_values(tensor).isnan().any())
+
+
+def _may_hold_nan(tensor: Tensor) -> bool:
+    return (tensor.is_floating_point() or tensor.is_complex()) and stats.unsupported(tensor) is None
 
 
 def _is_finite_exactly(tensor: Tensor) -> bool:
@@ -149,6 +168,8 @@ class Snapshot:
         self._tensors: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
         self._states: dict[int, tuple[weakref.ref[Optimizer], dict[Tensor, Any]]] = {}
         self.nbytes = 0
+        self.grew = False
+        """the last copy took memory that there was none of before"""
 
     def take(self, tensors: Iterable[Tensor], optimizers: Sequence[Optimizer], step: int) -> str | None:
         """Copy it all; why not, where it takes more memory than is allowed."""
@@ -160,6 +181,7 @@ class Snapshot:
             self._tensors, self._states = {}, {}
             return f"weights and optimizer state take {size / 1e6:.3g} MB, and {self._limit / 1e6:.3g} MB are allowed"
         self.step = None  # until all of it is there
+        known = self.places
         with Quiet():
             before, states = self._tensors, self._states
             self._tensors = {
@@ -171,9 +193,9 @@ class Snapshot:
                 _, old = states.get(id(optimizer), (None, {}))
                 new = {p: copied(state, old.get(p), self._in_host) for p, state in optimizer.state.items()}
                 self._states[id(optimizer)] = (weakref.ref(optimizer), new)
-            if self._in_host and torch.cuda.is_initialized():
-                torch.cuda.synchronize()
-        self.step, self.nbytes = step, size
+            for device in {t.device for t in (*held.values(), *inside) if self._in_host and t.is_cuda}:
+                torch.cuda.synchronize(device)
+        self.step, self.nbytes, self.grew = step, size, not self.places <= known
         return None
 
     def _taken_by(self, tensor: Tensor) -> int:
@@ -221,7 +243,7 @@ def copied(value: Any, old: Any = None, in_host: bool = False) -> Any:
         plain = value.detach()
         if in_host and plain.is_cuda:
             if not (isinstance(old, Tensor) and old.is_cpu and old.shape == plain.shape and old.dtype == plain.dtype):
-                old = torch.empty(plain.shape, dtype=plain.dtype, pin_memory=True)
+                old = torch.empty_like(plain, device="cpu", pin_memory=True)
             return old.copy_(plain, non_blocking=True)
         if isinstance(old, Tensor) and _alike(plain, old):
             return old.copy_(plain)

@@ -59,8 +59,8 @@ class Replay:
     loss: float | None = None
     captured_loss: float | None = None
     changed_sources: tuple[str, ...] = ()
-    processes: int = 1
-    """that trained together; this one runs alone"""
+    processes: int = 0
+    """that trained together, 0 where there was one by itself; this one runs alone"""
     rank: int = 0
     late: int = 0
     """steps between the failure and the moment at which it was known, from which the captured state is"""
@@ -80,8 +80,9 @@ class Replay:
     @property
     def gone(self) -> bool:
         """Under the change the step did not fail."""
-        unbroken = self.reason is not None and "did not break" in self.reason
-        return self.passed is not None or (self.changes != Changes() and unbroken)
+        unbroken = self.reason is not None and self.reason.endswith("did not break")
+        unknown = self.reason is not None and self.reason.startswith("nothing can be said")
+        return self.passed is not None or (self.changes != Changes() and unbroken and not unknown)
 
     @property
     def differs(self) -> tuple[str, ...]:
@@ -131,14 +132,14 @@ def replay(
         changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve().parent)
         steps = capture.document.get("steps")
         late = 0 if steps else int(capture.document.get("taken_at_step") or 0) - entry.name.step
-        processes = max(1, capture.document.get("processes", 1))
+        processes = max(0, capture.document.get("processes", 0))
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
     record = open_run(run)
     recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
     cwd = None if given else info.get("cwd")
     request = Request(entry, changes, target, step_fn, from_start)
-    surroundings = Surroundings(cwd, log, _alone() if processes > 1 else {})
-    report = _perform(request, surroundings)
+    surroundings = Surroundings(cwd, log, _alone() if processes else {})
+    report = _control(request, surroundings) or _perform(request, surroundings)
     if not from_start and step_fn is None and changes == Changes() and _did_not_break(report):
         seconds = _seconds_to(record, entry.name.step)
         if seconds <= SECONDS_UP:
@@ -205,8 +206,11 @@ def choose_capture(run: Path, step: int | None) -> CaptureEntry:
 
 def _broke_here(entry: CaptureEntry) -> bool:
     """Of processes that train together, the one whose own loss broke; the others got its gradients."""
-    with open_capture(entry.path) as capture:
-        return any(isinstance(loss, str) for loss in capture.document.get("losses", []))
+    try:
+        with open_capture(entry.path) as capture:
+            return any(isinstance(loss, str) for loss in capture.document.get("losses", []))
+    except CaptureError:
+        return False
 
 
 def _alone() -> dict[str, str]:
@@ -246,6 +250,16 @@ def _changed_sources(capture: Capture, folder: Path) -> tuple[str, ...]:
         if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
             changed.append(str(name))
     return tuple(changed)
+
+
+def _control(request: Request, surroundings: Surroundings) -> dict[str, Any] | None:
+    """Before a changed step counts as mended, the unchanged one has to break; why nothing can be said, if not."""
+    if request.changes == Changes() or request.changes.from_start or request.step_fn:
+        return None
+    report = _perform(replace(request, changes=Changes()), surroundings)
+    if report.get("birth"):
+        return None
+    return {"reason": f"nothing can be said of the change, since without it: {report.get('reason')}"}
 
 
 def _did_not_break(report: dict[str, Any]) -> bool:

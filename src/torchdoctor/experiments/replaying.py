@@ -63,7 +63,7 @@ class Replaying:
             if steps:
                 from torchdoctor.experiments.walking import Walk
 
-                self._walk = Walk(self._session, capture, self._pipe, serves=self.at_once)
+                self._walk = Walk(self._session, self.path, self._pipe, serves=self.at_once)
             threads = capture.document.get("threads")
             if isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1):
                 torch.set_num_threads(threads)
@@ -107,8 +107,7 @@ class Replaying:
             self._judge(updates)
         elif not self._begun and updates >= (1 if self.at_once else self.from_step):
             if self._walk is not None and self._ready_at is None:
-                self._walk.serve()
-                self._ready_at = updates + self._session.step_start.ahead(self._session.loop.backwards)
+                self._ready_at = updates + self._walk.serve()
             if self._ready_at is None or updates >= self._ready_at:
                 self._hand_over()
 
@@ -126,7 +125,7 @@ class Replaying:
             tell(self._pipe, {"passed": updates, "loss": _last(losses)})
 
     def _hand_over(self, restores: bool = True) -> None:
-        from torchdoctor.attach.restoring import read_tensor, rebuild, restore
+        from torchdoctor.attach.restoring import read_states, rebuild, restore
         from torchdoctor.probes.rerun import Rerun
         from torchdoctor.probes.step_start import StepStart
         from torchdoctor.store.captured import open_capture
@@ -145,11 +144,7 @@ class Replaying:
             if self.at_once:
                 like = next(iter(session.step_start.batches), None)
                 start.batches = [rebuild(capture, node, like=like) for node in capture.document["batches"]]
-            if capture.document["random"].get("torch"):
-                start.random = read_tensor(capture, capture.document["random"]["torch"])
-            start.device_random = {
-                int(i): read_tensor(capture, name) for i, name in (capture.document["random"].get("cuda") or {}).items()
-            }
+            start.random, start.device_random = read_states(capture, capture.document["random"])
         self._check(problems)
         Rerun(self._pipe, start, session.registry).begin(serves=self.at_once)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import io
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ class Shadow:
         self._aside = folder / "written"
         self._aside.mkdir()
         self._written: dict[str, Path] = {}
+        self._count = 0
 
     def find(self, path: Any, mode: str) -> Any:
         """Where this file is to be opened."""
@@ -38,7 +38,8 @@ class Shadow:
         if not WRITING & set(mode):
             return self._written.get(known, path)
         if known not in self._written:
-            aside = self._aside / str(len(self._written))
+            self._count += 1
+            aside = self._aside / str(self._count)
             if "w" not in mode and "x" not in mode and Path(known).is_file():
                 aside.write_bytes(Path(known).read_bytes())
             self._written[known] = aside
@@ -49,11 +50,17 @@ class Shadow:
         is_path = isinstance(path, str | os.PathLike)
         return is_path and Path(os.path.realpath(os.fspath(path))).is_relative_to(self._folder)
 
-    def rename(self, old: Any, new: Any) -> None:
-        """A file that was written aside; one of the first run stays where it is."""
-        aside = self._written.pop(os.path.realpath(os.fspath(old)), None)
+    def rename(self, old: Any, new: Any) -> bool:
+        """Whether it was ours to do: a file that was written aside is known by its new name from now on, and one of the
+        first run stays where it is. Between files of the replay's own it is left to the system."""
+        source, target = (os.path.realpath(os.fspath(path)) for path in (old, new))
+        if self.is_ours(source) and self.is_ours(target):
+            return False
+        aside = self._written.pop(source, Path(source) if self.is_ours(source) else None)
+        self._written = {name: path for name, path in self._written.items() if path != aside}
         if aside is not None:
-            self._written[os.path.realpath(os.fspath(new))] = aside
+            self._written[target] = aside
+        return True
 
 
 def keep_files(folder: Path) -> None:
@@ -66,16 +73,23 @@ def keep_files(folder: Path) -> None:
     builtins.open = opening  # type: ignore[assignment]
     io.open = opening  # type: ignore[assignment]
     for name in REMOVING:
-        setattr(os, name, _if_ours(getattr(os, name), shadow, lambda *_: None))
+        setattr(os, name, _if_ours(getattr(os, name), shadow))
     for name in RENAMING:
-        setattr(os, name, _if_ours(getattr(os, name), shadow, shadow.rename))
+        setattr(os, name, _renaming(getattr(os, name), shadow))
     os.environ.setdefault("WANDB_MODE", "disabled")
     _lead_torch(shadow)
 
 
-def _if_ours(original: Any, shadow: Shadow, otherwise: Callable[..., None]) -> Any:
+def _if_ours(original: Any, shadow: Shadow) -> Any:
     def change(path: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(path, *args, **kwargs) if shadow.is_ours(path) else otherwise(path, *args)
+        return original(path, *args, **kwargs) if shadow.is_ours(path) else None
+
+    return change
+
+
+def _renaming(original: Any, shadow: Shadow) -> Any:
+    def change(src: Any, dst: Any, **kwargs: Any) -> Any:
+        return None if shadow.rename(src, dst) else original(src, dst, **kwargs)
 
     return change
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torchdoctor.attach.registry import Registry
-from torchdoctor.attach.restoring import read_tensor, rebuild, restore, restore_random
+from torchdoctor.attach.restoring import read_states, rebuild, restore, restore_random
 from torchdoctor.errors import ScriptError
 from torchdoctor.probes.rerun import Rerun
 from torchdoctor.probes.step_start import StepStart
@@ -25,9 +25,7 @@ class CapturedStep:
         self._capture = capture
         self.registry = Registry()
         self.step: int = capture.document["step"]
-        steps = capture.document.get("steps")
-        kept = steps[-1]["batches"] if steps else capture.document["batches"]
-        self.batches: list[Any] = [rebuild(capture, node) for node in kept]
+        self.batches: list[Any] = [rebuild(capture, node) for node in _kept(capture.document)]
         """all that were kept of the step, newest last"""
 
     @property
@@ -41,6 +39,21 @@ class CapturedStep:
             self.registry.optimizer_key(optimizer)
         self.registry.discover()
         return restore(self._capture, self.registry)
+
+
+def _kept(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The batches of the step; of several steps, what the last of them used."""
+    steps, lead = document.get("steps"), document.get("lead", 0)
+    if not steps:
+        return list(document["batches"])
+    given = [node for step in steps for node in step["batches"]]
+    return given[-1 - lead : len(given) - lead] if lead else list(steps[-1]["batches"])
+
+
+def _states(document: dict[str, Any]) -> dict[str, Any]:
+    """The random states that the step began with."""
+    last = document["steps"][-1] if document.get("steps") else {"random": document["random"], "batch_random": []}
+    return next(iter(last["batch_random"]), None) or last["random"] or document["random"]
 
 
 def find_function(named: str) -> Any:
@@ -61,9 +74,8 @@ def run_function(path: Path, named: str, pipe: int) -> None:
         torch.set_num_threads(int(capture.document.get("threads") or torch.get_num_threads()))
         given = CapturedStep(capture)
         start = StepStart()
-        if capture.document["random"].get("torch"):
-            start.random = read_tensor(capture, capture.document["random"]["torch"])
         restore_random(capture)
+        start.random, start.device_random = read_states(capture, _states(capture.document))
         Rerun(pipe, start, given.registry).begin(serves=False)
         loss = function(given)
     if isinstance(loss, Tensor) and loss.requires_grad:

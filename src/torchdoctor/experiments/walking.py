@@ -1,12 +1,17 @@
 """The steps of a capture that lead from the state it holds to the failure, trained again by the user's own loop.
 
-Each step gets its batches, random states and rates back. At the first loss or gradient that is not finite the process
-is handed over: that step runs once more with every operation checked (probes/rerun.py).
+Loaders give the captured batches in the order in which they were given, and each step gets its random states and rates
+back. At the first loss or gradient that is not finite the process is handed over: that step runs once more with every
+operation checked (probes/rerun.py).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -14,14 +19,17 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from torchdoctor import signals
-from torchdoctor.attach.restoring import read_tensor, rebuild, set_groups
+from torchdoctor.attach.restoring import read_states, rebuild, set_groups, set_states
 from torchdoctor.attach.snapshots import broken
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.forking import tell
 from torchdoctor.probes.rerun import Rerun
 from torchdoctor.probes.second_run import serve
-from torchdoctor.probes.step_start import StepStart
-from torchdoctor.store.captured import Capture, open_capture
+from torchdoctor.probes.step_start import MOST, StepStart
+from torchdoctor.store.captured import open_capture
+
+LOSSES_TOLD = 256
+"""Of the last steps before the failure."""
 
 
 class Walk:
@@ -29,31 +37,38 @@ class Walk:
 
     on, undecided = True, False
 
-    def __init__(self, session: Any, capture: Capture, pipe: int, serves: bool) -> None:
+    def __init__(self, session: Any, path: Path, pipe: int, serves: bool) -> None:
         self._session = session
         self._pipe = pipe
         self._serves = serves
-        self._path = capture.path
-        self._steps: list[dict[str, Any]] = capture.document["steps"]
-        self._batches: list[tuple[Any, dict[str, Any]]] = []
-        """still to be given, with the random states that came with them"""
+        self._capture = open_capture(path)  # until this process ends
+        self._steps: list[dict[str, Any]] = self._capture.document["steps"]
+        self._waiting: deque[tuple[dict[str, Any], dict[str, Any]]] = deque()
+        """batches still to be given, with the random states that came with them"""
+        self._given: deque[Any] = deque(maxlen=MOST)
         self._like: Any = None
         """a batch of the script's own, for the types that captures do not name"""
+        self._states: dict[str, Any] = {}
+        """that were set last"""
         self._first = 0
         self._at = 0
         self._backward: Callable[..., Any] = torch.autograd.backward
 
-    def serve(self) -> None:
-        """From now on loaders give the batches of the capture. What a framework had fetched ahead comes before them."""
-        if self._serves:
-            self._like = next(iter(self._session.step_start.batches), None)
-            with open_capture(self._path) as capture:
-                for step in self._steps:
-                    for node, states in zip(step["batches"], step["batch_random"], strict=True):
-                        self._batches.append((rebuild(capture, node, like=self._like), states))
-            if not self._batches:
-                tell(self._pipe, {"reason": "the capture holds no batch of these steps"})
-            serve(self._session.registry, self._next)
+    def serve(self) -> int:
+        """From now on loaders give the batches of the capture; after how many updates they are used. Before that comes
+        what the loop had fetched ahead, and what fills the update in which that is used up."""
+        if not self._serves:
+            return 0
+        given = [pair for s in self._steps for pair in zip(s["batches"], s["batch_random"], strict=True)]
+        if not given:
+            tell(self._pipe, {"reason": "the capture holds no batch of these steps"})
+        each = max(1, round(median(len(step["batches"]) for step in self._steps)))
+        lead = self._capture.document.get("lead", 0)
+        updates = ceil(lead / each)
+        self._waiting.extend([given[0]] * (updates * each - lead) + given)
+        self._like = next(iter(self._session.step_start.batches), None)
+        serve(self._session.registry, self._next)
+        return updates
 
     def begin(self, restores: bool = True) -> None:
         """The state of the capture is in place, and its first step follows."""
@@ -66,23 +81,21 @@ class Walk:
             self._set_random(self._steps[0]["random"])
 
     def _next(self) -> Any:
-        batch, states = self._batches[0]
-        if len(self._batches) > 1:
-            del self._batches[0]
+        node, states = self._waiting[0]
+        if len(self._waiting) > 1:
+            self._waiting.popleft()
         self._set_random(states)
-        return batch
+        self._given.append(rebuild(self._capture, node, like=self._like))
+        return self._given[-1]
 
     def _set_random(self, states: dict[str, Any]) -> None:
-        with open_capture(self._path) as capture:
-            if states.get("torch"):
-                torch.set_rng_state(read_tensor(capture, states["torch"]))
-            for index, name in (states.get("cuda") or {}).items():
-                if int(index) < torch.cuda.device_count():
-                    torch.cuda.set_rng_state(read_tensor(capture, name), int(index))
+        if states:
+            self._states = states
+            set_states(*read_states(self._capture, states))
 
     # -- what the session tells --------------------------------------------------------
 
-    def fetched(self, _batch: Any, _tensors: Any) -> None:
+    def fetched(self, _batch: Any) -> None:
         """Nothing is kept here."""
 
     def updated(self, _optimizer: Optimizer) -> None:
@@ -90,6 +103,9 @@ class Walk:
 
     def reach(self, _step: int) -> None:
         return None
+
+    def close(self) -> None:
+        """Nothing is kept here."""
 
     def stepped(self) -> None:
         self._at = self._session.context.step - self._first
@@ -105,7 +121,7 @@ class Walk:
         trace = self._session.record.run().scalar(signals.LOSS_TRAIN)
         offset = int(self._steps[0]["step"]) - self._first
         pairs = zip(trace.steps.tolist(), trace.values.ravel().tolist(), strict=True)
-        return [[step + offset, value] for step, value in pairs if step >= self._first]
+        return [[step + offset, value] for step, value in pairs if step >= self._first][-LOSSES_TOLD:]
 
     # -- the failure --------------------------------------------------------------------
 
@@ -118,8 +134,10 @@ class Walk:
     def _look_at_gradients(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         node = self._steps[self._at]["groups"].get(self._session.registry.optimizer_key(optimizer))
         if node is not None:
-            with open_capture(self._path) as capture:
-                set_groups(capture, optimizer, node)
+            set_groups(self._capture, optimizer, node)
+        found_inf = getattr(optimizer, "found_inf", None)
+        if found_inf is not None and float(found_inf):
+            return  # its scaler leaves the update out, inside the optimizer
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if broken(gradients):
             self._hand_over(optimizer)
@@ -129,11 +147,6 @@ class Walk:
         known = {"failed_step": step["step"], "losses": self._losses()}
         torch.autograd.backward = self._backward
         start = StepStart()
-        with open_capture(self._path) as capture:
-            states = step["random"]
-            start.random = read_tensor(capture, states["torch"]) if states.get("torch") else None
-            start.device_random = {
-                int(index): read_tensor(capture, name) for index, name in (states.get("cuda") or {}).items()
-            }
-            start.batches = [rebuild(capture, node, like=self._like) for node in step["batches"]]
+        start.random, start.device_random = read_states(self._capture, self._states)
+        start.batches = list(self._given)[-max(2, len(step["batches"])) :]
         Rerun(self._pipe, start, self._session.registry).take_over(optimizer, self._serves, known)

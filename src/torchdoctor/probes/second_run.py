@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchdoctor.attach import guard
+from torchdoctor.attach.restoring import set_states
 from torchdoctor.probes.context import Names
 from torchdoctor.probes.forking import stay_inside, tell
 from torchdoctor.probes.module_spans import ModuleSpans
@@ -67,11 +68,7 @@ class SecondRun:
     def _restore(self) -> None:
         """A step begins anew."""
         self._modules.forget()
-        if self._start.random is not None:
-            torch.default_generator.set_state(self._start.random)
-        for device, state in self._start.device_random.items():
-            if device < torch.cuda.device_count():
-                torch.cuda.set_rng_state(state, device)
+        set_states(self._start.random, self._start.device_random)
 
     def _next(self) -> Any:
         """The newest batch first: frameworks that fetch ahead come to the one before it."""

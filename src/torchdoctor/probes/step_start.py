@@ -32,27 +32,54 @@ class StepStart:
         self.device_random: dict[int, Tensor] = {}
         """of CUDA's generators, by device; for a step that is run again in another process"""
         self._bytes = 0
-        self._walk = (-1, 0, 0)
-        """of the loader that gave the last batch: which walk through it, how many in it, and backwards before it"""
+        self.lead = 0
+        """batches that the loop fetches before it needs them, as far as is known"""
+        self.ahead = 0
+        """of those, how many there are between this step and the next"""
+        self._learned = False
+        self._walks: list[tuple[str, int]] = []
+        """loader and walk of each of the batches"""
+        self._levels: dict[int, list[int]] = {}
+        """of each walk: how many batches it gave before each of the first backwards that followed one"""
+        self._seen: dict[int, int] = {}
 
-    def fetched(self, batch: Any, tensors: list[Tensor], backwards: int, walk: int, before: int) -> None:
-        """A loader gave a batch, after so many backwards without an update. `walk` tells apart the times that loaders
-        are walked through, and `before` counts all backwards."""
-        last, count, began = self._walk
-        self._walk = (walk, count + 1, began) if walk == last else (walk, 1, before)
+    def fetched(
+        self, batch: Any, tensors: list[Tensor], backwards: int, walk: tuple[str, int] = ("", 0), before: int = 0
+    ) -> None:
+        """A loader gave a batch, after so many backwards without an update. `walk`: the loader's name and which of the
+        times it is walked through; `before`: backwards in all."""
+        self.ahead = self.lead
+        if not self._learned:
+            self._learn(walk[1], before)
         size = sum(t.numel() * t.element_size() for t in tensors)
         self._bytes = self._bytes + size if backwards else size
         room = max(BATCHES, min(backwards + 1, MOST)) if self._bytes <= BYTES else 1
         self.batches.append(batch)
+        self._walks.append(walk)
         if len(self.batches) > room:
-            del self.batches[:-room]
+            del self.batches[:-room], self._walks[:-room]
         if self.draws:
             self.random = _state()
 
-    def ahead(self, backwards: int) -> int:
-        """Batches that the loader has given and the loop, after so many backwards in all, has not used yet."""
-        _, count, began = self._walk
-        return max(0, count - (backwards - began))
+    def _learn(self, walk: int, before: int) -> None:
+        """Whoever fetches ahead takes more before the first backward than before the second."""
+        levels = self._levels.setdefault(walk, [])
+        if not levels or before != self._seen[walk]:
+            levels.append(0)
+            self._seen[walk] = before
+        levels[-1] += 1
+        if len(levels) > 2:
+            self.lead, self._learned = max(0, levels[0] - levels[1]), True
+            self._levels, self._seen = {}, {}
+
+    def exhausted(self) -> None:
+        """The loader has no more: what was fetched ahead is used up in the step that follows."""
+        self.ahead = 0
+
+    def of_this_walk(self) -> list[Any]:
+        """The batches, without those of an earlier walk through the same loader."""
+        latest = dict(self._walks)
+        return [b for b, (name, walk) in zip(self.batches, self._walks, strict=True) if latest[name] == walk]
 
     def updated(self) -> None:
         """An update is over: the next step begins."""

@@ -12,7 +12,6 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,6 +35,7 @@ MAX_BYTES = 64 << 30
 MAX_DIMENSIONS = 64
 MAX_EXTENT = 1 << 48
 MAX_DEPTH = 64
+MAX_LEAD = 1 << 16
 NONFINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 TENSOR, ARRAY, VALUE, FLOAT = "tensor", "array", "value", "float"
@@ -44,7 +44,8 @@ LIST, TUPLE, DICT, FIELDS, LEFT_OUT = "list", "tuple", "dict", "fields", "left_o
 
 _WHOLE = {"step": int, "taken_at_step": int, "rank": int, "reason": str, "when": float}
 _TABLES = {"parameters": dict, "buffers": dict, "random": dict, "batches": list, "optimizers": list, "scalers": list}
-_OPTIONAL = {"losses": list, "sources": dict, "threads": int, "processes": int, "batch_source": str, "steps": list}
+_LISTS = {"losses": list, "sources": dict, "batch_source": str, "steps": list}
+_OPTIONAL = _LISTS | {"threads": int, "processes": int, "lead": int}
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,8 @@ def _check_document(path: Path, document: dict[str, Any], tensors: dict[str, Ten
     for key, kind in _OPTIONAL.items():
         if key in document and type(document[key]) is not kind:
             raise CaptureError(f"{path}: {key!r} is damaged; copy the whole capture again")
+    if not 0 <= document.get("lead", 0) <= MAX_LEAD:
+        raise CaptureError(f"{path}: 'lead' is damaged; copy the whole capture again")
     if document["step"] < 0 or document["rank"] < 0:
         raise CaptureError(f"{path}: step and rank are counted from 0; it is damaged")
     check = _StructureCheck(path, tensors)
@@ -258,7 +261,7 @@ def _check_document(path: Path, document: dict[str, Any], tensors: dict[str, Ten
             check.reference(name)
     for structure in document["batches"]:
         check.node(structure)
-    check.steps(document.get("steps", []))
+    check.steps(document.get("steps", []), document["step"])
     for table in ("optimizers", "scalers"):
         for item in document[table]:
             check.record(item)
@@ -294,12 +297,13 @@ class _StructureCheck:
         if not all(index.isdecimal() and len(index) < 6 for index in states.get("cuda") or {}):
             raise self._damaged("a random state")
 
-    def steps(self, steps: list[Any]) -> None:
-        """One after the other: what each of them began with."""
+    def steps(self, steps: list[Any], last: int) -> None:
+        """One after the other up to the last: what each of them began with."""
         if not all(isinstance(step, dict) for step in steps):
             raise self._damaged("the list of steps")
         numbers = [step.get("step") for step in steps]
-        if not all(type(n) is int and n >= 0 for n in numbers) or any(b - a != 1 for a, b in pairwise(numbers)):
+        expected = list(range(last - len(steps) + 1, last + 1))
+        if not all(type(n) is int and n >= 0 for n in numbers) or numbers != expected:
             raise self._damaged("the list of steps")
         for step in steps:
             batches, states, groups = step.get("batches"), step.get("batch_random"), step.get("groups")

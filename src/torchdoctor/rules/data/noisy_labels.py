@@ -287,7 +287,9 @@ def gap_to_validation(run: Run, found: Doubt) -> Gap | None:
     samples = sum(n for _, n, _ in looks)
     if samples < LEAST_SAMPLES or any(m.dropout_training for m in modes) or _repeats(run) < REPEATS:
         return None
-    meanwhile = np.interp([step for step, _, _ in looks], [o.step for o in passes], [o.accuracy for o in passes])
+    at = sorted({o.step for o in passes})
+    accuracies = [float(np.mean([o.accuracy for o in passes if o.step == step])) for step in at]
+    meanwhile = np.interp([step for step, _, _ in looks], at, accuracies)
     right = float(np.average(meanwhile, weights=[n for _, n, _ in looks]))
     trained = sum(correct for _, _, correct in looks) / samples
     variance = trained * (1 - trained) / samples + right * (1 - right) / passes[-1].samples
