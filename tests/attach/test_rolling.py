@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
+import torchdoctor
 from attach.late import be_late
 from processes import preloaded_torchdoctor
+from torchdoctor.attach import session as sessions
 from torchdoctor.facts import HealthFact
 from torchdoctor.store.captured import open_capture
 from torchdoctor.store.captures import list_captures
@@ -195,3 +199,20 @@ def test_batches_that_are_written_into_are_not_trusted(tmp_path: Path) -> None:
     said = open_run(run).last_fact(HealthFact)
     assert said is not None
     assert "changed in place" in said.unsupported["state before a failure"]
+
+
+def test_nothing_is_held_once_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchdoctor.attach.rolling.is_late", lambda _: True)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+    with torchdoctor.watch(out=tmp_path, quiet=True):
+        session = sessions.current()
+        assert session is not None
+        for (x,) in DataLoader(TensorDataset(torch.randn(64, 4)), 4):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+        assert session.rolling._snapshot.places
+        assert session.rolling._stream
+    assert not session.rolling._snapshot.places
+    assert not session.rolling._stream

@@ -18,6 +18,15 @@ assert Path("log.txt").read_text() == "first\\nsecond\\n"
 Path("model.tmp").write_text("new")
 os.replace("model.tmp", "model.txt")
 assert open("model.txt").read() == "new"
+for name in ("a", "b", "c"):
+    Path(name).write_text(name)
+os.replace(src="a", dst="b")
+Path("d").write_text("d")
+assert [Path(name).read_text() for name in ("b", "c", "d")] == ["a", "c", "d"]
+with open("kept.tmp", "w") as file:
+    file.write("changed")
+os.replace(file.name, "model.txt")
+assert Path("model.txt").read_text() == "changed"
 os.remove("log.txt")
 os.rename("kept.txt", "other.txt")
 assert Path("kept.txt").read_text() == "kept"

@@ -371,6 +371,28 @@ def test_a_strangers_optimizer_is_restored_or_refused(state: dict[str, Any], tmp
             assert all(isinstance(problem, str) for problem in restore(capture, registry))
 
 
+def test_a_strangers_optimizer_state_has_the_scripts_shapes_or_is_refused(tmp_path: Path) -> None:
+    """A fused update trusts the sizes it is given, and writes outside of them."""
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    model(torch.ones(1, 64)).sum().backward()
+    optimizer.step()
+    registry = Registry()
+    registry.add_model(model)
+    registry.optimizer_key(optimizer)
+    groups = {"kind": "dict", "keys": ["fused", "lr"], "items": [value(True), value(0.5)]}
+    small = {"kind": "dict", "keys": ["exp_avg"], "items": [{"kind": "tensor", "name": "optimizer/a"}]}
+    record = {"key": "0", "type": "Adam", "groups": {"kind": "list", "items": [groups]}, "state": {"0": small}}
+    folder = write(tmp_path / "run", {"optimizer/a": torch.ones(1)}, optimizers=[record])
+    with open_capture(folder) as capture, pytest.raises(CaptureError, match="another shape"):
+        restore(capture, registry)
+    assert (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["fused"]) == (0.5, None)
+
+
+def value(plain: Any) -> dict[str, Any]:
+    return {"kind": "value", "value": plain}
+
+
 def test_a_newer_one_says_so(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="newer torchdoctor"):
         open_capture(write(tmp_path / "run", format=CAPTURE_FORMAT + 1))

@@ -52,7 +52,7 @@ from torchdoctor.run import Run
 log = logging.getLogger("torchdoctor")
 
 NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
-TOO_LATE = "on a device the step is over when its loss is known; torchdoctor replay runs it again"
+TOO_LATE = "on a device the step is over when its loss is known"
 UNDECIDED_STEPS = 3
 """Steps before which it is not known which optimizers share a step; all that exist are taken to."""
 SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
@@ -324,7 +324,8 @@ class Session(Probes):
         if self.root is not None and self.root.is_cpu:
             self.hunt.loss_broke(inputs, self.targets)
         else:
-            self.context.unsupported.setdefault("birth", TOO_LATE)
+            after = "; torchdoctor replay runs it again" if NONFINITE in self.options.capture else ""
+            self.context.unsupported.setdefault("birth", TOO_LATE + after)
         self.capturing.take(NONFINITE, step, value)
         self.remedy.loss_broke(self.root)
 

@@ -149,10 +149,11 @@ def _figure(value: float | None) -> str:
 
 def _agreement(found: Replay) -> str:
     if found.losses and found.recorded is None:
-        steps = f"The losses of the {len(found.losses)} steps before it"
+        one = len(found.losses) == 1
+        steps = "The loss of the step before it" if one else f"The losses of the {len(found.losses)} steps before it"
         if not found.apart:
-            return f"{steps} are the same to the bit as in the run."
-        return f"{steps} agree with the run's to {found.apart:.1g} of their size, not to the bit."
+            return f"{steps} {'is' if one else 'are'} the same to the bit as in the run."
+        return f"{steps} agree{'s' if one else ''} with the run's to {found.apart:.1g} of the size, not to the bit."
     if found.recorded is None:
         return "The run itself did not find the birth, so there is nothing to compare with."
     if not found.differs:

@@ -1,0 +1,48 @@
+"""How many batches a loop fetches before it needs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchdoctor.probes.step_start import StepStart
+
+
+@pytest.mark.parametrize(
+    ("before", "lead"),
+    [
+        ([0, 1, 2, 3], 0),
+        ([0, 0, 1, 2, 3], 1),
+        ([0, 2, 4, 6], 0),
+        ([0, 0, 1, 1, 2, 2], 0),
+        ([0, 0, 0, 0, 0, 4, 4, 4, 4, 8], 1),
+    ],
+    ids=["plain", "one-ahead", "two-backwards-a-batch", "two-batches-a-backward", "four-and-one-ahead"],
+)
+def test_the_lead_is_learned_from_the_first_backwards(before: list[int], lead: int) -> None:
+    start = StepStart()
+    for count in before:
+        start.fetched(None, [], 0, ("train", 1), count)
+    assert start.lead == lead
+
+
+def test_a_loader_that_has_no_more_leaves_nothing_ahead() -> None:
+    start = StepStart()
+    for count in (0, 0, 1, 2, 3):
+        start.fetched(None, [], 0, ("train", 1), count)
+    assert start.ahead == 1
+    start.exhausted()
+    assert start.ahead == 0
+
+
+def test_a_batch_of_an_earlier_walk_is_not_of_this_one() -> None:
+    start = StepStart()
+    start.fetched("peeked", [], 0, ("train", 1), 0)
+    start.fetched("first", [], 0, ("train", 2), 0)
+    assert start.of_this_walk() == ["first"]
+
+
+def test_two_loaders_are_walked_side_by_side() -> None:
+    start = StepStart()
+    start.fetched("a", [], 0, ("left", 1), 0)
+    start.fetched("b", [], 0, ("right", 2), 0)
+    assert start.of_this_walk() == ["a", "b"]
