@@ -1,7 +1,7 @@
 """Sends a running loop back to the beginning of its body: the same batch, in the same variables, once more.
 
-Only for a process that is spent on it. The line that runs next in a frame can be set from a trace function; the loop that was left by
-a call into torch is found in the source. Loops inside a framework are let go on instead.
+Only for a process that is spent on it. The line that runs next in a frame can be set from a trace function; the loop
+that was left by a call into torch is found in the source. Loops inside a framework are let go on instead.
 """
 
 from __future__ import annotations
