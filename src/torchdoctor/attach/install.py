@@ -86,10 +86,11 @@ class Installation:
             wrap(owner, "clip_grad_norm_", after=sites.clipped_norm)
             wrap(owner, "clip_grad_value_", after=sites.clipped_value)
         scaler = torch.amp.GradScaler
-        wrap(scaler, "scale", after=sites.loss_scaled)
-        wrap(scaler, "step", before=sites.scaler_step_begins, after=sites.scaler_step_ends)
-        wrap(scaler, "update", after=sites.scaler_updated)
-        wrap(scaler, "unscale_", after=sites.unscaled)
+        scaling = sites.scaling
+        wrap(scaler, "scale", after=scaling.loss_scaled)
+        wrap(scaler, "step", before=scaling.step_begins, after=scaling.step_ends)
+        wrap(scaler, "update", after=scaling.updated)
+        wrap(scaler, "unscale_", after=scaling.unscaled)
         for scheduler in vars(lr_scheduler).values():
             if isinstance(scheduler, type) and "step" in vars(scheduler) and scheduler is not Optimizer:
                 wrap(scheduler, "step", after=sites.scheduled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter
@@ -13,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from torchdoctor import signals
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.patches import Switch
 from torchdoctor.attach.places import Place, caller, direct_caller
+from torchdoctor.attach.scaling import ScalerSites
 from torchdoctor.attach.session import LOOK, Session
 from torchdoctor.attach.steady import is_inside_backward
 from torchdoctor.attach.waiting import SITES_KEPT
@@ -30,11 +29,12 @@ ITEMS_KEPT = 4
 
 
 class Sites:
-    """Handlers for everything but forward passes (forward.py) and data loaders (loaders.py)."""
+    """Handlers for everything but forward passes (forward.py), data loaders (loaders.py) and scalers (scaling.py)."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.clearing = ClearingCheck(session.context)
+        self.scaling = ScalerSites(session, self.clearing, lambda: self._stepped)
         session.steady.on_leaving_late = self.clearing.forget
         self.arm: Callable[[], None] = lambda: None
         self.grad_off: Callable[[bool], None] = lambda _: None
@@ -44,7 +44,6 @@ class Sites:
         self.reads: Switch | None = None
         """numbers read from tensors are of interest inside no_grad blocks only"""
         self._no_grad_blocks = 0
-        self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
         self._backward_depth = 0
         self._mode_depth = 0
         self._stepped = 0
@@ -139,17 +138,8 @@ class Sites:
             session.precision.look(loss, graph)
         if loss.numel() == 1:
             session.root = loss
-            session.training_loss.backward(self._unscaled(loss))
+            session.training_loss.backward(self.scaling.original(loss))
             session.root = None
-
-    def _unscaled(self, loss: Tensor) -> Tensor:
-        """The loss before the gradient scaler multiplied it."""
-        if self._scaled is not None:
-            scaled, original = self._scaled
-            self._scaled = None
-            if scaled() is loss:
-                return original
-        return loss
 
     @guarded("backward ends")
     def backward_ends(self, outermost: bool | None, _args: Any, _kwargs: Any, _result: Any) -> None:
@@ -301,43 +291,6 @@ class Sites:
             "line": place.line if place else None,
         }
         session.optimizers.clipped(how, float(threshold), norm, norm_type, details)
-
-    @guarded("loss scaled")
-    def loss_scaled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], result: Any) -> None:
-        self.session.steady.bar()
-        self.session.capturing.scaler(args[0])
-        if isinstance(result, Tensor) and len(args) > 1 and isinstance(args[1], Tensor):
-            self._scaled = (weakref.ref(result), args[1].detach())
-
-    @guarded("scaler step begins")
-    def scaler_step_begins(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> int:
-        return self._stepped
-
-    @guarded("scaler step ends")
-    def scaler_step_ends(self, before: int | None, args: tuple[Any, ...], _kwargs: dict[str, Any], _r: Any) -> None:
-        session = self.session
-        skipped = before == self._stepped
-        step = session.context.step if skipped else session.loop.updates - 1
-        session.record.scalar(signals.STEP_SKIPPED.name, step, float(skipped))
-        if skipped and len(args) > 1 and isinstance(args[1], Optimizer):
-            key = session.registry.optimizer_key(args[1])
-            session.remedy.scaler_skipped(args[1])
-            self.clearing.after_step(key, args[1], session.context.step)
-            session.training_loss.stepped(session.key(key), session.deferred.after)
-            session.loop.optimizer_step(key)
-            session.loop.settle()
-            session.turn()
-            if session.rolling.on:
-                session.rolling.stepped()
-
-    @guarded("scaler updated")
-    def scaler_updated(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
-        self.session.loop.call("scaler")
-        self.session.optimizers.scaled(args[0], max(0, self.session.loop.updates - 1))
-
-    @guarded("gradients unscaled")
-    def unscaled(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
-        self.session.loop.call("unscale")
 
     @guarded("scheduler step")
     def scheduled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:

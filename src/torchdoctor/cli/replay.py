@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torchdoctor.experiments.replay import Replay
 
 NOT_REPLAYED = 1
+CHAIN_BEGINNING, CHAIN_END = 8, 3
+"""Links of the way from the birth to the loss that are printed; the JSON has them all."""
 WORDS_KEY = "torchdoctor.command"
 
 
@@ -138,9 +140,17 @@ def _birth(birth: BirthFact) -> Iterator[str]:
     yield f"  came out    {birth.count:,} of {birth.total:,} values are not finite ({birth.dtype})"
     if birth.samples:
         yield f"  samples     {', '.join(map(str, birth.samples))} of the batch"
-    for number, link in enumerate(birth.chain):
+    for number, link in enumerate(_shortened(birth.chain)):
         yield f"  {'the way' if not number else '':11} {'-> ' if number else ''}{clean(link)}"
     yield f"  noticed in  {'the loss' if birth.noticed == 'loss' else f'the gradient of {clean(birth.noticed)}'}"
+
+
+def _shortened(chain: list[str]) -> list[str]:
+    """A recurrence goes the same way many times over."""
+    if len(chain) <= CHAIN_BEGINNING + CHAIN_END + 1:
+        return chain
+    left_out = len(chain) - CHAIN_BEGINNING - CHAIN_END
+    return [*chain[:CHAIN_BEGINNING], f"... {left_out} more operations ...", *chain[-CHAIN_END:]]
 
 
 def _figure(value: float | None) -> str:
