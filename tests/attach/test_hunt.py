@@ -110,6 +110,17 @@ for start in range(0, 320, 16):
 """
 
 
+SCALED = """
+scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+x[150] = 1e5
+for start in range(0, 320, 16):
+    xb, yb = x[start : start + 16], y[start : start + 16]
+    half = xb.half()  # here
+    loss = nn.functional.mse_loss(model(half.float()), yb)
+    optimizer.zero_grad(); scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()
+"""
+
+
 @pytest.mark.parametrize(
     ("script", "operator", "backward", "samples"),
     [
@@ -120,8 +131,9 @@ for start in range(0, 320, 16):
         (ACCUMULATED, "div", True, [6]),
         (REASSIGNED, "log", False, [5]),
         (MASKED, "_softmax", False, [6]),
+        (SCALED, "_to_copy", False, [6]),
     ],
-    ids=["workers", "slices", "backward", "closure", "accumulated", "reassigned", "masked"],
+    ids=["workers", "slices", "backward", "closure", "accumulated", "reassigned", "masked", "scaled"],
 )
 def test_operation_line_and_samples(
     tmp_path: Path, script: str, operator: str, backward: bool, samples: list[int]

@@ -312,6 +312,25 @@ def test_an_optimizer_that_calls_a_closure(name: str, tmp_path: Path) -> None:
     assert remedy(doctor).skipped == [0, 18]
 
 
+@pytest.mark.parametrize("mode", ["skip", "rollback"])
+def test_a_search_that_ends_beyond_all_numbers_is_undone(mode: str, tmp_path: Path) -> None:
+    x = torch.linspace(0.1, 3.1, 64)
+    weights = [torch.nn.Parameter(torch.tensor(v)) for v in (1.0, 2.5, 1.0)]
+    optimizer = torch.optim.LBFGS(weights, lr=1.0, max_iter=5)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (weights[0] * (x - 0.1 + weights[2]) ** weights[1] - 2.0 * (x - 0.1) ** 1.7).square().mean()
+        loss.backward()
+        return loss
+
+    with watch(tmp_path, mode) as doctor:
+        for _ in range(12):
+            optimizer.step(closure)
+            assert all(w.isfinite() for w in weights)
+    assert remedy(doctor).skips + remedy(doctor).rollbacks
+
+
 def test_of_two_optimizers_only_the_one_whose_loss_broke_is_held(tmp_path: Path) -> None:
     def loop(leave: bool) -> list[Any]:
         one, other = network(), network()
@@ -469,7 +488,7 @@ def test_after_three_rollbacks_in_a_row_it_halts(tmp_path: Path) -> None:
     model = network()
     optimizer = SGD(model.parameters())
     doctor = watch(tmp_path, "rollback")
-    with pytest.raises(StopTraining, match="after 3 rollbacks in a row"):
+    with pytest.raises(StopTraining, match="after 3 rollbacks to the same snapshot"):
         for i in range(STEPS):
             x, y = batch(i, bad=i >= 20)
             optimizer.zero_grad()

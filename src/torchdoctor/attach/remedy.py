@@ -30,6 +30,7 @@ from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.snapshots import Buffers, Cadence, Snapshot, broken, gather, holds_nan, is_sound
 from torchdoctor.errors import HALTED, TrainingHalted
 from torchdoctor.facts import RemedyFact
+from torchdoctor.stats.support import Quiet
 
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
@@ -61,6 +62,8 @@ class Remedy:
         self._closure: Optimizer | None = None
         self._evaluations = 0
         self._state_before: dict[Any, Any] | None = None
+        self._weights_before: list[Tensor] = []
+        """of an optimizer that searches its way through many evaluations, and may end it beyond all numbers"""
         self._reached: list[Tensor] = []
         """parameters behind a loss that is not finite, whose backward runs"""
         self._tainted: dict[int, tuple[weakref.ref[Tensor], weakref.ref[Tensor]]] = {}
@@ -131,6 +134,7 @@ class Remedy:
         self._closure, self._evaluations = (optimizer if closure else None), 0
         if isinstance(optimizer, LBFGS):
             self._state_before = {p: dict(state) for p, state in optimizer.state.items()}
+            self._weights_before = [p.detach().clone() for p in _held(optimizer)] if self.mode != HALT else []
         if not closure:
             self.tripped = self._is_broken(optimizer)
 
@@ -193,7 +197,7 @@ class Remedy:
         raise TrainingHalted(self._words())
 
     def _words(self) -> str:
-        why = f" after {IN_A_ROW} rollbacks in a row" if self.mode == ROLLBACK else ""
+        why = f" after {IN_A_ROW} rollbacks to the same snapshot" if self.mode == ROLLBACK else ""
         said = f"{HALTED} {self._halted}{why}: the loss or a gradient is not finite"
         try:
             verdict = self._session.findings_so_far()
@@ -213,12 +217,24 @@ class Remedy:
         self._closure = None
         for parameter in _held(optimizer) if self._tainted else ():
             self._tainted.pop(id(parameter), None)
-        if id(optimizer) in self._taken:
+        if id(optimizer) in self._taken or self._is_lost(optimizer):
             self._give_back(optimizer)
             self._left_out()
         else:
             self._made(optimizer)
         self.tripped = False
+
+    def _is_lost(self, optimizer: Optimizer) -> bool:
+        """A search that ended in weights that are not finite is undone."""
+        before, self._weights_before = self._weights_before, []
+        held = list(_held(optimizer))
+        if not before or not broken([p.detach() for p in held]):
+            return False
+        with Quiet():
+            for parameter, value in zip(held, before, strict=True):
+                parameter.data.copy_(value)
+        self._taken[id(optimizer)] = []
+        return True
 
     def _give_back(self, optimizer: Optimizer) -> None:
         taken = self._taken.pop(id(optimizer), None)

@@ -79,7 +79,7 @@ def command(
     show(render(found, tail), sys.stderr if json_file == "-" else sys.stdout)
     if json_file:
         json.write_text(json.encode(found.to_dict()), json_file)
-    sys.exit(0 if found.birth is not None or found.gone else NOT_REPLAYED)
+    sys.exit(0 if found.birth is not None or found.gone or found.raised is not None else NOT_REPLAYED)
 
 
 def show(lines: Iterable[str], paper: TextIO) -> None:
@@ -111,6 +111,9 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
         return
     if found.birth is None and found.failed_at is not None:
         yield f"  It fails all the same, at step {found.failed_at}."
+        return
+    if found.birth is None and found.raised is not None:
+        yield f"  It fails again as it did: {clean(found.raised)}."
         return
     if found.birth is None:
         yield f"  It did not fail again: {clean(found.reason or 'nothing was reported')}."

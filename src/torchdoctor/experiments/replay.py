@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding
 from torchdoctor.run import Run, Seen
 from torchdoctor.store.captured import Capture, open_capture
-from torchdoctor.store.captures import CaptureEntry, list_captures
+from torchdoctor.store.captures import CaptureEntry, CaptureName, list_captures
 from torchdoctor.store.info import read_info
 from torchdoctor.store.names import run_file
 from torchdoctor.store.reader import open_run
@@ -83,6 +84,13 @@ class Replay:
         unbroken = self.reason is not None and self.reason.endswith("did not break")
         unknown = self.reason is not None and self.reason.startswith("nothing can be said")
         return self.passed is not None or (self.changes != Changes() and unbroken and not unknown)
+
+    @property
+    def raised(self) -> str | None:
+        """The exception, where that is what was captured and the script ends with one again."""
+        name = CaptureName.parse(self.capture.name)
+        again = re.search(r"the script failed before the step could be run again \((.*)\)", self.reason or "")
+        return again[1] if again and name is not None and name.reason == "exception" else None
 
     @property
     def differs(self) -> tuple[str, ...]:

@@ -319,7 +319,7 @@ def measure_spread(tensor: Tensor) -> Tensor | None:
     rows = tensor[:SPREAD_SAMPLES].reshape(min(SPREAD_SAMPLES, tensor.shape[0]), -1)
     rows = rows[:, :: max(1, rows.shape[1] // SPREAD_ELEMENTS)].float()
     size = rows.square().mean().sqrt()
-    return torch.where(size > 0, rows.var(0).mean().sqrt() / size, torch.zeros_like(size))
+    return torch.where(size == 0, torch.zeros_like(size), rows.var(0).mean().sqrt() / size)
 
 
 def measure_bits(tensor: Tensor) -> Tensor | None:

@@ -171,8 +171,8 @@ class OperationProbe:
     @contained("operations: look")
     def look(self, loss: Tensor, graph: Graph) -> None:
         """On a look at the graph: free where it holds no operation at risk."""
-        if not loss.is_cpu or graph.opaque:
-            return
+        if not loss.is_cpu or graph.opaque or not bool(loss.detach().isfinite().all()):
+            return  # of a loss that is broken `trace` tells more
         self._look_swallowed(graph)
         traced = loss.grad_fn is not None and line_of(loss.grad_fn) is not None
         wanted = READERS.keys() if traced else LOOKED

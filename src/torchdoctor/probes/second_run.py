@@ -59,6 +59,8 @@ class SecondRun:
         atexit.register(os._exit, 0)
         torch.compiler.set_stance("force_eager")
         torch.autograd.backward = self._run_backward
+        for name in ("step", "update", "unscale_"):  # scalers insist on gradients, and there are none to be used
+            setattr(torch.amp.GradScaler, name, lambda *_args, **_kwargs: None)
         if serves:
             serve(self._names, self._next)
         self._modules.watch()

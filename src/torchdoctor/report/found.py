@@ -122,8 +122,11 @@ NOT_OF_THIS_KIND = frozenset(
 REASONS_IN_FULL = 3
 CAPTURE_NAME = re.compile(r"step-[\w-]{1,80}")
 
-_NAMES = {"birth": "the search for where the NaN was born"}
-"""What is measured, where its own name says little."""
+_UNKNOWN = {
+    "birth": "where the NaN was born is not known",
+    "state before a failure": "a capture could not hold the state from before a failure",
+}
+"""What is not there, where the name of what is measured says little."""
 
 
 def describe_found(run: Run) -> str:
@@ -213,7 +216,9 @@ def describe_health(run: Run) -> list[str]:
         lines.append(f"dropped: {listed((f'{name} ({n})' for name, n in dropped.items()), most=4)}")
     if health is not None:
         lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
-        lines += [f"{_NAMES.get(name, name)} is not supported: {why}" for name, why in health.unsupported.items()]
+        lines += [
+            f"{_UNKNOWN.get(name, f'{name} is not supported')}: {why}" for name, why in health.unsupported.items()
+        ]
     return lines
 
 

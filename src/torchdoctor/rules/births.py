@@ -119,11 +119,12 @@ def evidence(run: Run) -> list[Evidence]:
     found = first_birth(run)
     if found is None:
         why = next((h.unsupported["birth"] for h in run.facts(HealthFact) if "birth" in h.unsupported), None)
-        return [Evidence(f"the step could not be run again beside the training ({why})")] if why else []
+        return [Evidence(f"what made it was not found beside the training ({why})")] if why else []
     step, fact = found
     said = [Evidence(f"step {step} was run again with every operation checked: {words(fact)}", "birth", step)]
     if fact.samples:
-        said.append(Evidence(f"in samples {', '.join(map(str, fact.samples[:8]))} of that batch"))
+        many = "samples" if len(fact.samples) > 1 else "sample"
+        said.append(Evidence(f"in {many} {', '.join(map(str, fact.samples[:8]))} of that batch"))
     if len(fact.chain) > 1:
         said.append(Evidence(f"on its way to {_noticed(fact)}: {way(fact)}"))
     return said

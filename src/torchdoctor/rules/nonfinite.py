@@ -113,9 +113,9 @@ class Contamination:
         said = [Evidence(f"{self.what} at {self.when}", signal, float(self.count), 0.0)]
         if self.samples:
             of = f" of {self.rows}" if self.rows else ""
-            said.append(Evidence(f"in samples {listed(self.samples)}{of} of that batch"))
+            said.append(Evidence(f"in {counted('sample', self.samples)}{of} of that batch"))
         if self.features:
-            said.append(Evidence(f"in features {listed(self.features)}"))
+            said.append(Evidence(f"in {counted('feature', self.features)}"))
         if self.looks > 1:
             said.append(Evidence(f"{self.batches} of {self.looks} batches looked at hold some", signal))
         if self.loss_step is not None:
@@ -126,6 +126,11 @@ class Contamination:
 
 def listed(numbers: tuple[int, ...], most: int = 8) -> str:
     return ", ".join(map(str, numbers[:most])) + (" ..." if len(numbers) > most else "")
+
+
+def counted(word: str, numbers: tuple[int, ...]) -> str:
+    """sample 3, samples 3, 5"""
+    return f"{word}{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
 def first(run: Run, *roles: str) -> tuple[int, NonfiniteFact] | None:

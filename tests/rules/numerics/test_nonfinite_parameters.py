@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from building import RunBuilder, findings
-from torchdoctor.facts import NonfiniteFact, OrderFact
+from torchdoctor.facts import NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Proof, Severity
 from torchdoctor.signals import LOSS_TRAIN, WEIGHT
 
@@ -58,3 +58,16 @@ def test_masks_of_minus_infinity_are_silent_and_nan_in_buffers_is_not() -> None:
     assert findings(clean().fact(mask, step=0).build(), NAME) == []
     assert findings(clean().fact(mask, step=70).build(), NAME) == []
     assert findings(clean().fact(NonfiniteFact("buffer", "bn.running_var", "train", 4, 4), step=7).build(), NAME)
+
+
+def test_what_was_kept_from_the_weights_is_told_where_nothing_else_explains_it() -> None:
+    broke = clean().fact(NonfiniteFact("gradient", "head.weight", "train", 4, 4), step=25)
+    (found,) = findings(broke.fact(RemedyFact("skip", skips=1, skipped=[25]), step=25).build(), NAME)
+    assert found.severity is Severity.WARNING
+    assert "the gradient of head.weight was not finite at step 25" in found.title
+    (found,) = findings(broke.fact(RemedyFact("halt", halted=25), step=25).build(), NAME)
+    assert found.severity is Severity.ERROR
+
+
+def test_a_mode_that_had_nothing_to_do_says_nothing() -> None:
+    assert not findings(clean().fact(RemedyFact("skip"), step=99).build(), NAME)

@@ -16,6 +16,8 @@ Parameters and buffers are counted for non-finite values from the first step on.
 the finding stands by itself and is proved. If they come later it is what is left to say when nothing before
 them in the chain (data, gradients, rate) explains them; the order in which things became non-finite is in the
 evidence.
+Where `--on-nonfinite` kept such an update from the weights and no operation was found to have made it, the first such
+step is told here.
 
 ## How to fix it
 If they were there from the start, check what was loaded: `all(t.isfinite().all() for t in state.values())`, and fill
@@ -39,10 +41,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import NonfiniteFact, OrderFact
+from torchdoctor.facts import BirthFact, NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules import births
 from torchdoctor.rules.nonfinite import chain, first, loss_broke_at
-from torchdoctor.rules.remedies import was_put_right
+from torchdoctor.rules.remedies import describe, was_put_right
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import WEIGHT
@@ -70,6 +73,7 @@ class Broken:
 def detect(run: Run) -> Iterator[Finding]:
     broken = sorted(_from_facts(run) + _from_counts(run), key=lambda b: b.step)
     if not broken:
+        yield from _held_off(run)
         return
     start = broken[0].step
     together = {b.name: b for b in reversed(broken) if b.step == start}
@@ -93,6 +97,31 @@ def detect(run: Run) -> Iterator[Finding]:
         where=[Place(module=n.rpartition(".")[0] or None, parameter=n) for n in names[:5]],
         first_step=start,
         symptoms=("nan-at-first-step",) if from_start else ("nan-later",),
+    )
+
+
+def _held_off(run: Run) -> Iterator[Finding]:
+    """on_nonfinite kept it from the weights, and what made it is not known."""
+    remedy = run.last_fact(RemedyFact)
+    if remedy is None or run.facts(BirthFact):
+        return
+    steps = [*remedy.skipped, *(broke for broke, _ in remedy.rolled_back)]
+    steps += [remedy.halted] if remedy.halted is not None else []
+    if not steps:
+        return
+    names = sorted({f.name for _, f in run.facts_at(NonfiniteFact) if f.role == "gradient"})
+    what = f"the gradient of {names[0]}" if names else "the loss or a gradient"
+    yield RULE.finding(
+        severity=Severity.ERROR if remedy.halted is not None else Severity.WARNING,
+        confidence=0.9,
+        title=f"{what} was not finite at step {min(steps)}, and its update was not made",
+        summary="The weights are as they were before it. What made it was not found while it trained.",
+        fix=Fix("Run the captured step again with every operation checked.", "torchdoctor replay RUN"),
+        evidence=[*(Evidence(line) for line in describe(run)), *births.evidence(run), *chain(run)],
+        proof=Proof.STRUCTURE,
+        where=[Place(module=n.rpartition(".")[0] or None, parameter=n) for n in names[:5]],
+        first_step=min(steps),
+        symptoms=("nan-later",),
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torchdoctor.facts import BirthFact, NonfiniteFact, OperationFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules import births
-from torchdoctor.rules.nonfinite import chain, has_diverged, listed, loss_broke_at
+from torchdoctor.rules.nonfinite import chain, counted, has_diverged, loss_broke_at
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -113,7 +113,7 @@ def tell(
     if birth.value is not None and not birth.checked:
         evidence.append(Evidence(f"{unit}: {birth.value:.3g} ({fact.dtype})", "operation", birth.value))
     if fact.samples and not birth.checked:
-        evidence.append(Evidence(f"in samples {listed(tuple(fact.samples))} of that batch"))
+        evidence.append(Evidence(f"in {counted('sample', tuple(fact.samples))} of that batch"))
     if birth.backward:
         evidence.append(Evidence("the loss itself was finite: the NaN was born in the backward pass"))
     if diverged:

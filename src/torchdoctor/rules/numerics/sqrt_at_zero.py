@@ -62,7 +62,7 @@ def detect(run: Run) -> Iterator[Finding]:
 def _words(birth: Birth) -> tuple[str, str, str]:
     """What happens, at which edge, and how to write it instead."""
     if birth.operator in ("acos", "asin"):
-        edge = "are at the border, where the gradient is infinite," if birth.backward else "are beyond -1 to 1"
+        edge = "are at the border, where the gradient is infinite" if birth.backward else "are beyond -1 to 1"
         return (
             f"{birth.operator} at the border of its range",
             edge,
