@@ -228,7 +228,8 @@ class Doctor:
         """The block's exception goes on, except the stop that the user asked for."""
         status = "finished" if kind is None or kind is StopTraining else "crashed"
         failed = kind is not None and issubclass(kind, Exception) and not issubclass(kind, StopTraining)
-        if failed and self._session is not None and self._owns and not self._session.finished:
+        if failed and error is not None and self._session is not None and self._owns and not self._session.finished:
+            self._session.leaving_early(error)
             self._session.capturing.ask(EXCEPTION)
         self.close("interrupted" if kind in (KeyboardInterrupt, TrainingHalted) else status)
         if kind is StopTraining:

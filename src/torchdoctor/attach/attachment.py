@@ -29,6 +29,7 @@ class Session(Protocol):
     directory: Path
     live: Live | None
 
+    def leaving_early(self, error: BaseException) -> None: ...
     def finish(self, status: str, exception: dict[str, Any] | None = None) -> Verdict | None: ...
 
 
@@ -78,6 +79,11 @@ class Attachment:
 
         self.run = run
         return examine(run, settings=Settings.from_dict(self.options.settings))
+
+    def leaving_early(self, error: BaseException) -> None:
+        """The script ends with this; its frames are still there."""
+        if self.is_here and self._open and self.session is not None:
+            self.session.leaving_early(error)
 
     def finish(self, how: str, exception: dict[str, Any] | None = None) -> Verdict | None:
         """Close the record; the verdict if this process trained and had not finished before."""

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
@@ -54,8 +55,9 @@ class Ending:
     """of a crash: type, message, and file and line of the user's innermost frame"""
 
 
-def execute(target: Target) -> Ending:
-    """Run the program to its end; ScriptError if a module cannot be found."""
+def execute(target: Target, leaving_early: Callable[[BaseException], None] = lambda _: None) -> Ending:
+    """Run the program to its end; ScriptError if a module cannot be found. `leaving_early` is called with what ends it
+    before its end, while its frames are there."""
     interruption = _Interruption()
     atexit.register(interruption.die, os.getpid())
     main = _fresh_main()
@@ -67,8 +69,11 @@ def execute(target: Target) -> Ending:
         ending = Ending(0)
     except SystemExit as leaving:
         _refuse_if_not_found(target, leaving)
+        if leaving.code not in (None, 0):
+            leaving_early(leaving)
         ending = _left(leaving)
     except BaseException as error:
+        leaving_early(error)
         ending = _failed(error)
     _wait_for_threads()
     interruption.happened = ending.status == INTERRUPTED_STATUS and ending.how == INTERRUPTED

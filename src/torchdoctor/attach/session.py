@@ -25,6 +25,8 @@ from torchdoctor.attach.capturing import Capturing
 from torchdoctor.attach.closing import close_loop
 from torchdoctor.attach.deferred import Deferred
 from torchdoctor.attach.governor import Governor
+from torchdoctor.attach.guard import contained
+from torchdoctor.attach.last_words import find_loss
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop
@@ -37,6 +39,7 @@ from torchdoctor.attach.remedy import Remedy
 from torchdoctor.attach.rolling import Rolling
 from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
+from torchdoctor.errors import StopTraining
 from torchdoctor.facts import (
     UNKNOWN,
     LoaderFact,
@@ -52,6 +55,7 @@ from torchdoctor.run import Run
 log = logging.getLogger("torchdoctor")
 
 NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
+GAVE_UP = "the script looked at its loss itself and ended; torchdoctor replay runs the step again"
 TOO_LATE = "on a device the step is over when its loss is known"
 UNDECIDED_STEPS = 3
 """Steps before which it is not known which optimizers share a step; all that exist are taken to."""
@@ -328,6 +332,26 @@ class Session(Probes):
             self.context.unsupported.setdefault("birth", TOO_LATE + after)
         self.capturing.take(NONFINITE, step, value)
         self.remedy.loss_broke(self.root)
+
+    @contained("session: leaving early")
+    def leaving_early(self, error: BaseException) -> None:
+        """The script gives up: perhaps on a loss that it looked at itself, and that no backward has seen."""
+        if self.context.broke_at is not None or not self.loop.backwards or isinstance(error, StopTraining):
+            return
+        loss = find_loss(error)
+        if loss is None:
+            return
+        guard.STATE.inside = True
+        try:
+            self.steady.leave()
+            self.turn()
+            self.hunt.rest()
+            self.context.unsupported["birth"] = GAVE_UP
+            self.root = loss
+            self._loss_nonfinite(self.context.step, float(loss.detach()))
+        finally:
+            self.root = None
+            guard.STATE.inside = False
 
     # -- the end ----------------------------------------------------------------------------
 

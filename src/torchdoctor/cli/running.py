@@ -74,7 +74,7 @@ def perform(request: Request) -> int:
     attachment.begin()
     follow(request.options)
     watch_for_exec(lambda: _warn_of_exec(request, attachment))
-    ending = execute(request.target)
+    ending = execute(request.target, attachment.leaving_early)
     return Conclusion(request, ending, since, attachment).status() if attachment.is_here else ending.status
 
 

@@ -27,6 +27,7 @@ from torchdoctor.probes.forking import tell
 
 if TYPE_CHECKING:
     from torchdoctor.experiments.walking import Walk
+    from torchdoctor.probes.rerun import Rerun
 
 MARGIN = 20
 """Updates after the step that a changed run is given to fail."""
@@ -44,6 +45,7 @@ class Replaying:
         self._pipe = pipe
         self._begun = False
         self._walk: Walk | None = None
+        self._rerun: Rerun | None = None
         self._ready_at: int | None = None
         """updates after which what the loop had fetched ahead is used up"""
         self._saved: list[list[Any]] = []
@@ -146,7 +148,17 @@ class Replaying:
                 start.batches = [rebuild(capture, node, like=like) for node in capture.document["batches"]]
             start.random, start.device_random = read_states(capture, capture.document["random"])
         self._check(problems)
-        Rerun(self._pipe, start, session.registry).begin(serves=self.at_once)
+        self._rerun = Rerun(self._pipe, start, session.registry)
+        self._rerun.begin(serves=self.at_once)
+
+    def leaving_early(self, error: BaseException) -> None:
+        """The script gives up; if that is for a loss of the step, it tells as much as a backward would."""
+        if self._rerun is not None:
+            from torchdoctor.attach.last_words import find_loss
+
+            loss = find_loss(error)
+            if loss is not None:
+                self._rerun.last_words(loss)
 
     def _check(self, problems: list[str]) -> None:
         if any("is not in this process" in p or "another shape" in p for p in problems):
@@ -199,7 +211,8 @@ def main(request_file: str) -> int:
     attachment.begin()
     replaying = Replaying(request, attachment, pipe)
     after_import("torch", replaying.arrange)
-    ending = execute(Target(request["kind"], request["what"], tuple(request["arguments"])))
+    target = Target(request["kind"], request["what"], tuple(request["arguments"]))
+    ending = execute(target, replaying.leaving_early)
     reason = "the script ended before the step could be run again"
     if ending.exception is not None:
         told = ending.exception

@@ -130,6 +130,11 @@ class Rerun(SecondRun):
         finally:
             self._inspector.resting = False
 
+    def last_words(self, loss: Tensor) -> None:
+        """The script gave up on this loss before its backward."""
+        self._loss = loss
+        self._found(self._inspector.birth_of(loss), "loss")
+
     # -- where ------------------------------------------------------------------------
 
     def _count_samples(self, _module: Any, args: Any) -> None:

@@ -17,7 +17,7 @@ the finding stands by itself and is proved. If they come later it is what is lef
 them in the chain (data, gradients, rate) explains them; the order in which things became non-finite is in the
 evidence.
 Where `--on-nonfinite` kept such an update from the weights and no operation was found to have made it, the first such
-step is told here.
+step is told here; so is a loss that a script found not to be finite by itself, and ended.
 
 ## How to fix it
 If they were there from the start, check what was loaded: `all(t.isfinite().all() for t in state.values())`, and fill
@@ -41,7 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import BirthFact, NonfiniteFact, OrderFact, RemedyFact
+from torchdoctor.facts import BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules import births
 from torchdoctor.rules.nonfinite import chain, first, loss_broke_at
@@ -59,6 +59,9 @@ RULE = Rule(
     fallback=True,
 )
 
+LOOKED_ITSELF = "the script looked at its loss itself"
+"""How the session says that a script gave up on a loss before its backward."""
+
 
 @dataclass(frozen=True)
 class Broken:
@@ -74,6 +77,7 @@ def detect(run: Run) -> Iterator[Finding]:
     broken = sorted(_from_facts(run) + _from_counts(run), key=lambda b: b.step)
     if not broken:
         yield from _held_off(run)
+        yield from _given_up(run)
         return
     start = broken[0].step
     together = {b.name: b for b in reversed(broken) if b.step == start}
@@ -121,6 +125,25 @@ def _held_off(run: Run) -> Iterator[Finding]:
         proof=Proof.STRUCTURE,
         where=[Place(module=n.rpartition(".")[0] or None, parameter=n) for n in names[:5]],
         first_step=min(steps),
+        symptoms=("nan-later",),
+    )
+
+
+def _given_up(run: Run) -> Iterator[Finding]:
+    """The script looked at its loss itself, and ended."""
+    said = [h.unsupported.get("birth", "") for h in run.facts(HealthFact)]
+    step = loss_broke_at(run)
+    if step is None or run.facts(BirthFact) or not any(why.startswith(LOOKED_ITSELF) for why in said):
+        return
+    yield RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.9,
+        title=f"the loss was not finite at step {step}, and the script ended there",
+        summary="The weights are as they were before that step. What made it can be found by running it again.",
+        fix=Fix("Run the captured step again with every operation checked.", "torchdoctor replay RUN"),
+        evidence=[*births.evidence(run), *chain(run)],
+        proof=Proof.STRUCTURE,
+        first_step=step,
         symptoms=("nan-later",),
     )
 
