@@ -142,9 +142,9 @@ def _quiet(loggers: None) -> Iterator[None]:
     guard.reset()
 
 
-ELSEWHERE = ("waiting by", "device: look", "device: rates", "in-place: explain", "remedy: scaler")
-"""Sites that these loops do not reach: they need a device, an error that ends the run (test_inplace), or an update
-that a scaler leaves out, after which buffers are mended (test_on_nonfinite)."""
+ELSEWHERE = ("waiting by", "device: look", "device: rates", "in-place: explain", "remedy: scaler", "session: leaving")
+"""Sites that these loops do not reach: they need a device, an error that ends the run (test_inplace, test_last_words),
+or an update that a scaler leaves out, after which buffers are mended (test_on_nonfinite)."""
 TOGETHER = 8
 """Sites that fail in the same run: what one of them hides of the others is seen, and they fail once more alone."""
 

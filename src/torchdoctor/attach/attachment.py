@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Callable
@@ -83,7 +84,8 @@ class Attachment:
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this; its frames are still there."""
         if self.is_here and self._open and self.session is not None:
-            self.session.leaving_early(error)
+            with contextlib.suppress(Exception):  # it ends as it would have without us
+                self.session.leaving_early(error)
 
     def finish(self, how: str, exception: dict[str, Any] | None = None) -> Verdict | None:
         """Close the record; the verdict if this process trained and had not finished before."""
