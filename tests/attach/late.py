@@ -12,7 +12,7 @@ STEPS = 2
 
 def be_late() -> None:
     """For a process of its own."""
-    told, turn = Session._loss_nonfinite, Session.turn
+    told, turn = Session.loss_nonfinite, Session.turn
     waiting: list[tuple[int, int, float]] = []
 
     def tell_later(self: Session, step: int, value: float) -> None:
@@ -30,6 +30,6 @@ def be_late() -> None:
         return None
 
     rolling.is_late = lambda _parameters: True
-    Session._loss_nonfinite = tell_later  # type: ignore[method-assign]
+    Session.loss_nonfinite = tell_later  # type: ignore[method-assign]
     Session.turn = turn_and_tell  # type: ignore[method-assign]
     Session.hunt_gradients = look_at_none  # type: ignore[method-assign]

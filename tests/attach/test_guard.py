@@ -142,7 +142,7 @@ def _quiet(loggers: None) -> Iterator[None]:
     guard.reset()
 
 
-ELSEWHERE = ("waiting by", "device: look", "device: rates", "in-place: explain", "remedy: scaler", "session: leaving")
+ELSEWHERE = ("waiting by", "device: look", "device: rates", "in-place: explain", "remedy: scaler", "last words")
 """Sites that these loops do not reach: they need a device, an error that ends the run (test_inplace, test_last_words),
 or an update that a scaler leaves out, after which buffers are mended (test_on_nonfinite)."""
 TOGETHER = 8

@@ -201,19 +201,16 @@ class Rolling:
         try:
             tensors, size = storages_of(batch)
         except UnknownError as error:
-            self.close()
-            self._lose(f"batches cannot be kept ({error})")
+            self._end(f"batches cannot be kept ({error})")
             return
         there = sum(t.untyped_storage().nbytes() for t in tensors if not t.is_cpu)
         if any(t.is_cpu and t.is_shared() for t in tensors):
             if size > SHARED_BYTES:
-                self.close()
-                self._lose("batches lie in memory that loader workers share; pin_memory=True lets them be kept")
+                self._end("batches lie in memory that loader workers share; pin_memory=True lets them be kept")
                 return
             batch, tensors = copied(batch), ()
             if any(t.is_shared() for t in storages_of(batch)[0]):
-                self.close()
-                self._lose("batches lie in memory that loader workers share, and are of a kind that is not copied")
+                self._end("batches lie in memory that loader workers share, and are of a kind that is not copied")
                 return
         versions = tuple((t, t._version) for t in tensors if not t.is_inference())
         self._stream.append(Fetched(batch, states, size - there + RANDOM_BYTES, there, versions))
@@ -224,8 +221,7 @@ class Rolling:
         self._held += nbytes
         self._held_there += there
         if self._held_there > DEVICE_BYTES:
-            self.close()
-            self._lose(f"batches on the device take more than {DEVICE_BYTES / 1e6:.3g} MB between two copies")
+            self._end(f"batches on the device take more than {DEVICE_BYTES / 1e6:.3g} MB between two copies")
         elif self._held + self._snapshot.nbytes > self._limit:
             self._lose(
                 f"the copy and the batches of {len(self._steps)} steps take more than {self._limit / 1e6:.3g} MB"
@@ -277,8 +273,7 @@ class Rolling:
         trained = [p for p in weights if p.requires_grad]
         why = self._snapshot.take([*trained, *buffers], optimizers, step)
         if why is not None:
-            self.close()
-            self._lose(why)
+            self._end(why)
             return False
         self._scalers = [
             copied({n: getattr(s, n) for n in SCALER_FIELDS if hasattr(s, n)}) for s in session.capturing.scalers
@@ -305,6 +300,11 @@ class Rolling:
         self._steps, self._stream = [], []
         self._held = self._held_there = 0
         self._session.context.unsupported[UNTIL] = why
+
+    def _end(self, why: str) -> None:
+        """There is none from now on."""
+        self.close()
+        self._lose(why)
 
     # -- when it fails, or ends ------------------------------------------------------------
 

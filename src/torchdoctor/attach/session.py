@@ -25,8 +25,7 @@ from torchdoctor.attach.capturing import Capturing
 from torchdoctor.attach.closing import close_loop
 from torchdoctor.attach.deferred import Deferred
 from torchdoctor.attach.governor import Governor
-from torchdoctor.attach.guard import contained
-from torchdoctor.attach.last_words import find_loss
+from torchdoctor.attach.last_words import tell_loss
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
 from torchdoctor.attach.loop import Loop
@@ -39,7 +38,6 @@ from torchdoctor.attach.remedy import Remedy
 from torchdoctor.attach.rolling import Rolling
 from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
-from torchdoctor.errors import StopTraining
 from torchdoctor.facts import (
     UNKNOWN,
     LoaderFact,
@@ -55,7 +53,6 @@ from torchdoctor.run import Run
 log = logging.getLogger("torchdoctor")
 
 NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
-GAVE_UP = "the script looked at its loss itself and ended; torchdoctor replay runs the step again"
 TOO_LATE = "on a device the step is over when its loss is known"
 UNDECIDED_STEPS = 3
 """Steps before which it is not known which optimizers share a step; all that exist are taken to."""
@@ -92,7 +89,7 @@ class Session(Probes):
         self.live = LiveEngine(self, examine) if examine else None
         if self.live:
             self.context.on_nonfinite = self.live.alarm
-        super().__init__(self.context, self.loop, options, self._loss_nonfinite, self._loss_high)
+        super().__init__(self.context, self.loop, options, self.loss_nonfinite, self._loss_high)
         self.capturing = Capturing(self)
         self.rolling = Rolling(self)
         self.remedy = Remedy(self)
@@ -314,7 +311,7 @@ class Session(Probes):
         inputs = [t for t in self.batch if t.data_ptr() not in known] or saved_inputs(self.root)
         self.spikes.examine(step, value, watch, inputs, targets)
 
-    def _loss_nonfinite(self, step: int, value: float) -> None:
+    def loss_nonfinite(self, step: int, value: float) -> None:
         place = next(iter(self.loss_sites), "loss")
         self.context.nonfinite("loss", place, 1, step, nan=int(value != value))
         if not self.targets and self.root is not None:
@@ -333,25 +330,9 @@ class Session(Probes):
         self.capturing.take(NONFINITE, step, value)
         self.remedy.loss_broke(self.root)
 
-    @contained("session: leaving early")
     def leaving_early(self, error: BaseException) -> None:
-        """The script gives up: perhaps on a loss that it looked at itself, and that no backward has seen."""
-        if self.context.broke_at is not None or not self.loop.backwards or isinstance(error, StopTraining):
-            return
-        loss = find_loss(error)
-        if loss is None:
-            return
-        guard.STATE.inside = True
-        try:
-            self.steady.leave()
-            self.turn()
-            self.hunt.rest()
-            self.context.unsupported["birth"] = GAVE_UP
-            self.root = loss
-            self._loss_nonfinite(self.context.step, float(loss.detach()))
-        finally:
-            self.root = None
-            guard.STATE.inside = False
+        """The script ends with this, before its end."""
+        tell_loss(self, error)
 
     # -- the end ----------------------------------------------------------------------------
 

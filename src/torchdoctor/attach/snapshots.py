@@ -54,9 +54,11 @@ def is_sound(weights: Sequence[Tensor], buffers: Iterable[Tensor]) -> bool:
     if not is_finite(weights):
         return False
     with Quiet():
-        found = [_values(b).isnan().any() for b in buffers if _may_hold_nan(b)]
-        by_device = {f.device: [g for g in found if g.device == f.device] for f in found}
-        return not any(bool(torch.stack(group).any()) for group in by_device.values())
+        by_device: dict[torch.device, list[Tensor]] = {}
+        for buffer in buffers:
+            if _may_hold_nan(buffer):
+                by_device.setdefault(buffer.device, []).append(_values(buffer).isnan().any())
+        return not any(bool(torch.stack(found).any()) for found in by_device.values())
 
 
 def holds_nan(tensor: Tensor) -> bool:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor import signals
+from torchdoctor.attach.options import EXCEPTION, NONFINITE
 from torchdoctor.attach.target import FILE, Target, read_target
 from torchdoctor.engine import examine
 from torchdoctor.errors import CaptureError, RunError, ScriptError, UsageError
@@ -29,13 +29,14 @@ from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding
 from torchdoctor.run import Run, Seen
 from torchdoctor.store.captured import Capture, open_capture
-from torchdoctor.store.captures import CaptureEntry, CaptureName, list_captures
+from torchdoctor.store.captures import CaptureEntry, list_captures
 from torchdoctor.store.info import read_info
 from torchdoctor.store.names import run_file
 from torchdoctor.store.reader import open_run
 
 SECONDS = 3600.0
 SECONDS_UP = 120.0
+"""What the run may have taken to come to a step for the script to be let run up to it without being asked."""
 REPORT_LIMIT = 1 << 20
 REDACTED = "***"
 COMPARED = tuple(f.name for f in fields(BirthFact) if f.name not in ("chain", "file", "code", "source", "noticed"))
@@ -55,6 +56,10 @@ class Replay:
     passed: int | None = None
     """updates after which a changed run had not failed"""
     reason: str | None = None
+    unbroken: bool = False
+    """the step was run again, and all of it was finite"""
+    raised: str | None = None
+    """the exception that ended the script, where one was captured"""
     recorded: BirthFact | None = None
     """what the run itself had found"""
     loss: float | None = None
@@ -81,16 +86,7 @@ class Replay:
     @property
     def gone(self) -> bool:
         """Under the change the step did not fail."""
-        unbroken = self.reason is not None and self.reason.endswith("did not break")
-        unknown = self.reason is not None and self.reason.startswith("nothing can be said")
-        return self.passed is not None or (self.changes != Changes() and unbroken and not unknown)
-
-    @property
-    def raised(self) -> str | None:
-        """The exception, where that is what was captured and the script ends with one again."""
-        name = CaptureName.parse(self.capture.name)
-        again = re.search(r"the script failed before the step could be run again \((.*)\)", self.reason or "")
-        return again[1] if again and name is not None and name.reason == "exception" else None
+        return self.passed is not None or (self.changes != Changes() and self.unbroken)
 
     @property
     def differs(self) -> tuple[str, ...]:
@@ -148,7 +144,7 @@ def replay(
     request = Request(entry, changes, target, step_fn, from_start)
     surroundings = Surroundings(cwd, log, _alone() if processes else {})
     report = _control(request, surroundings) or _perform(request, surroundings)
-    if not from_start and step_fn is None and changes == Changes() and _did_not_break(report):
+    if not from_start and step_fn is None and changes == Changes() and report.get("unbroken"):
         seconds = _seconds_to(record, entry.name.step)
         if seconds <= SECONDS_UP:
             from_start, report = True, _perform(replace(request, from_start=True), surroundings)
@@ -165,6 +161,8 @@ def replay(
         failed_at=report.get("failed_at"),
         passed=report.get("passed"),
         reason=report.get("reason"),
+        unbroken=bool(report.get("unbroken")),
+        raised=report.get("raised") if entry.name.reason == EXCEPTION else None,
         recorded=recorded,
         loss=report.get("loss"),
         captured_loss=captured_loss if recorded is not None and recorded.noticed != "loss" else None,
@@ -202,7 +200,7 @@ def choose_capture(run: Path, step: int | None) -> CaptureEntry:
             "given (spikes: --capture nonfinite,spike,exception)"
         )
     if step is None:
-        failures = [e for e in held if e.name.reason == "nonfinite"]
+        failures = [e for e in held if e.name.reason == NONFINITE]
         return next(filter(_broke_here, failures), next(iter(failures), held[0]))
     found = next(filter(_broke_here, (e for e in held if e.name.step == step)), None)
     found = found or next((e for e in held if e.name.step == step), None)
@@ -268,10 +266,6 @@ def _control(request: Request, surroundings: Surroundings) -> dict[str, Any] | N
     if report.get("birth"):
         return None
     return {"reason": f"nothing can be said of the change, since without it: {report.get('reason')}"}
-
-
-def _did_not_break(report: dict[str, Any]) -> bool:
-    return "did not break" in (report.get("reason") or "")
 
 
 def _seconds_to(record: Run, step: int) -> float:

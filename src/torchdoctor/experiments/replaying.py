@@ -205,7 +205,7 @@ def main(request_file: str) -> int:
         from torchdoctor.experiments.stepping import run_function
 
         run_function(Path(request["capture"]), request["step_fn"], pipe)
-        tell(pipe, {"reason": "the function was called and did not break"})
+        tell(pipe, {"reason": "the function was called and did not break", "unbroken": True})
     options = Options(out=request["scratch"], name="replay", capture=(), overhead=0.01)
     attachment = Attachment(options, examines=False)
     attachment.begin()
@@ -213,11 +213,10 @@ def main(request_file: str) -> int:
     after_import("torch", replaying.arrange)
     target = Target(request["kind"], request["what"], tuple(request["arguments"]))
     ending = execute(target, replaying.leaving_early)
-    reason = "the script ended before the step could be run again"
-    if ending.exception is not None:
-        told = ending.exception
-        reason = f"the script failed before the step could be run again ({told['type']}: {told['message'][:200]})"
-    tell(pipe, {"reason": reason})
+    if ending.exception is None:
+        tell(pipe, {"reason": "the script ended before the step could be run again"})
+    raised = f"{ending.exception['type']}: {ending.exception['message'][:200]}"
+    tell(pipe, {"reason": f"the script failed before the step could be run again ({raised})", "raised": raised})
 
 
 if __name__ == "__main__":

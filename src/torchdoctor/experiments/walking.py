@@ -110,7 +110,8 @@ class Walk:
     def stepped(self) -> None:
         self._at = self._session.context.step - self._first
         if self._at >= len(self._steps):
-            tell(self._pipe, {"reason": "the steps were run again and did not break", "losses": self._losses()})
+            found = {"reason": "the steps were run again and did not break", "unbroken": True}
+            tell(self._pipe, found | {"losses": self._losses()})
         self._set_random(self._steps[self._at]["random"])
 
     def _losses(self) -> list[list[float]]:

@@ -32,7 +32,14 @@ from torchdoctor.facts.model import (
     ParameterFact,
     WiringFact,
 )
-from torchdoctor.facts.numerics import BirthFact, HalfOperationFact, NonfiniteFact, OperationFact, PrecisionFact
+from torchdoctor.facts.numerics import (
+    GAVE_UP,
+    BirthFact,
+    HalfOperationFact,
+    NonfiniteFact,
+    OperationFact,
+    PrecisionFact,
+)
 from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact, SharpnessFact
 from torchdoctor.facts.procedure import (
     CallSiteFact,
@@ -46,6 +53,7 @@ from torchdoctor.facts.procedure import (
 )
 
 __all__ = [
+    "GAVE_UP",
     "KINDS",
     "TEMPERATURES",
     "TRAIN",

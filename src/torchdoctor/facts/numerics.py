@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from torchdoctor.facts.base import Fact
 
+GAVE_UP = "the script looked at its loss itself and ended; torchdoctor replay runs the step again"
+"""Why the birth of a NaN is not known (HealthFact.unsupported), where no backward was called on the loss."""
+
 
 @dataclass(frozen=True)
 class NonfiniteFact(Fact):

@@ -118,7 +118,7 @@ class Rerun(SecondRun):
             self._found(*min(births, key=lambda item: item[0].step.order, default=(None, bad[0][0])))
         self._attempts += 1
         if self._attempts >= ATTEMPTS + len(self._start.batches):
-            self._give_up("the step was run again and did not break")
+            self._give_up("the step was run again and did not break", unbroken=True)
         for _, parameter in parameters:
             parameter.grad = None
         self._restore()

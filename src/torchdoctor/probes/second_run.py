@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -36,7 +37,7 @@ def serve(names: Names, give: Callable[[], Any]) -> None:
     _BaseDataLoaderIter.__next__ = following  # type: ignore[method-assign]
 
 
-class SecondRun:
+class SecondRun(ABC):
     """Put in place once; it ends the process with a report."""
 
     def __init__(self, pipe: int, start: StepStart, names: Names) -> None:
@@ -80,11 +81,11 @@ class SecondRun:
         self._served += 1
         return batches[-1 - (self._served - 1) % len(batches)]
 
-    def _run_backward(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _run_backward(self, *args: Any, **kwargs: Any) -> None: ...
 
     def _failed(self) -> NoReturn:
         self._give_up("the step failed in another way when it was run again")
 
-    def _give_up(self, reason: str) -> NoReturn:
-        tell(self._pipe, {"reason": reason} | self._known_before)
+    def _give_up(self, reason: str, **more: Any) -> NoReturn:
+        tell(self._pipe, {"reason": reason, **more} | self._known_before)

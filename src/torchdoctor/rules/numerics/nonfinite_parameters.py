@@ -41,7 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
+from torchdoctor.facts import GAVE_UP, BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules import births
 from torchdoctor.rules.nonfinite import chain, first, loss_broke_at
@@ -58,9 +58,6 @@ RULE = Rule(
     explains=("no-parameter-update", "bad-initialization-scale", "dead-relu", "saturated-activations"),
     fallback=True,
 )
-
-LOOKED_ITSELF = "the script looked at its loss itself"
-"""How the session says that a script gave up on a loss before its backward."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +128,8 @@ def _held_off(run: Run) -> Iterator[Finding]:
 
 def _given_up(run: Run) -> Iterator[Finding]:
     """The script looked at its loss itself, and ended."""
-    said = [h.unsupported.get("birth", "") for h in run.facts(HealthFact)]
     step = loss_broke_at(run)
-    if step is None or run.facts(BirthFact) or not any(why.startswith(LOOKED_ITSELF) for why in said):
+    if step is None or not any(h.unsupported.get("birth") == GAVE_UP for h in run.facts(HealthFact)):
         return
     yield RULE.finding(
         severity=Severity.ERROR,
