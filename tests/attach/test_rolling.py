@@ -13,7 +13,7 @@ import torchdoctor
 from attach.late import be_late
 from processes import preloaded_torchdoctor
 from torchdoctor.attach import session as sessions
-from torchdoctor.facts import HealthFact
+from torchdoctor.facts import HealthFact, NonfiniteFact
 from torchdoctor.store.captured import open_capture
 from torchdoctor.store.captures import list_captures
 from torchdoctor.store.reader import open_run
@@ -125,6 +125,13 @@ def test_the_steps_to_the_failure_are_walked_again(body: str, operator: str, ear
     assert f"from the state before step {steps[0]}" in done.stdout
 
 
+def test_nan_in_the_batch_of_the_step_that_failed_is_found_when_others_have_followed(tmp_path: Path) -> None:
+    run = train("x[7, 3] = float('nan')" + LOADER.replace("+ 1e-2 *", "+ 0 *"), tmp_path)
+    found = [(step, f) for step, f in open_run(run).facts_at(NonfiniteFact) if f.role == "input"]
+    (entry,) = list_captures(run)
+    assert [(step, f.count, f.features) for step, f in found[:1]] == [(entry.name.step, 1, [3])]
+
+
 def test_what_does_not_fit_is_said_and_the_state_is_that_of_the_moment(tmp_path: Path) -> None:
     run = train(LOADER, tmp_path, "--capture-limit", "2KB")
     (entry,) = list_captures(run)
@@ -212,7 +219,7 @@ def test_nothing_is_held_once_the_run_is_over(tmp_path: Path, monkeypatch: pytes
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
-        assert session.rolling._snapshot.places
+        assert session.rolling._places
         assert session.rolling._stream
-    assert not session.rolling._snapshot.places
+    assert not session.rolling._places
     assert not session.rolling._stream

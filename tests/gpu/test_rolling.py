@@ -12,7 +12,7 @@ from processes import run_python
 from torchdoctor.store.captured import open_capture
 from torchdoctor.store.captures import list_captures
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 SCRIPT = """
 import torch
@@ -42,7 +42,7 @@ def test_a_capture_from_before_the_failure_leads_to_its_birth(tmp_path: Path) ->
     (tmp_path / "train.py").write_text(SCRIPT)
     done = run_python("-m", "torchdoctor", "run", "--name", "run", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "torchdoctor replay" in done.stdout
+    assert "torchdoctor replay" in done.stderr
     (entry,) = list_captures(tmp_path / "torchdoctor-runs" / "run")
     with open_capture(entry.path) as capture:
         steps = [step["step"] for step in capture.document["steps"]]

@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchdoctor
+from processes import run_python
 from torchdoctor import signals
+from torchdoctor.store.reader import open_run
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -74,3 +76,29 @@ def test_same_bits_under_deterministic_settings(tmp_path: Path) -> None:
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(a, b) for a, b in zip(bare, watched, strict=True))
+
+
+WORKERS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    x = torch.randn(640, 8)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for epoch in range(4):
+        for (a,) in DataLoader(TensorDataset(x), 16, shuffle=True, num_workers=2, pin_memory=True):
+            loss = model(a.cuda(non_blocking=True)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_workers_that_are_forked_while_it_trains(tmp_path: Path) -> None:
+    """They inherit what waits to be written, and must not free what belongs to the device."""
+    (tmp_path / "train.py").write_text(WORKERS)
+    done = run_python("-m", "torchdoctor", "run", "--quiet", "--name", "run", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[:2000]
+    assert open_run(tmp_path / "torchdoctor-runs" / "run").steps == 160

@@ -19,7 +19,7 @@ from torchdoctor.attach.contents import Copies
 from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.inventory import Inventory, describe_code, plain
 from torchdoctor.attach.options import EXCEPTION, NONFINITE, SPIKE
-from torchdoctor.attach.rolling import Past
+from torchdoctor.attach.past import Past
 from torchdoctor.probes.memory import memory_left
 from torchdoctor.store.captures import CAPTURES, REASON, CaptureName, has_place, write_capture
 

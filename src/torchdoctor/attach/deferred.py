@@ -60,9 +60,10 @@ class Deferred:
             self.dropped += 1
 
     def _call(self, callback: Callback, host: Tensor) -> None:
-        """One probe's callback that fails leaves the others' alone."""
+        """One probe's callback that fails leaves the others' alone. Values are given in memory of their own: pinned
+        memory that is freed in a forked process (a loader's worker) ends that process."""
         try:
-            callback(_as_numpy(host))
+            callback(_as_numpy(host).copy())
         except Exception:
             self.dropped += 1
             log.debug("torchdoctor: a reading could not be used", exc_info=True)

@@ -1,7 +1,7 @@
 """What a session holds at a moment, listed for a capture: nothing is copied here, and nothing is computed.
 
 What does not fit the limit is left out whole, optimizer state first, then parameters, the batch last; and it is said.
-With a `Past` (rolling.py) it is the state from before an earlier step, and `steps` lists that step and those after it.
+With a `Past` (past.py) it is the state from before an earlier step, and `steps` lists that step and those after it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from torch import Tensor
 
 from torchdoctor import __version__
 from torchdoctor.attach.contents import Encoder, LeftOutError, Part, type_name
+from torchdoctor.attach.past import Past, PastStep, Randoms
 from torchdoctor.attach.places import is_user_file
 from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.restoring import SCALER_FIELDS, named_buffers
-from torchdoctor.attach.rolling import Past, PastStep, Randoms
 from torchdoctor.store.captured import ARRAY, LEFT_OUT, TENSOR
 from torchdoctor.store.captures import CAPTURE_FORMAT, NOTICE
 from torchdoctor.store.environment import without_home

@@ -325,13 +325,14 @@ class Remedy:
     def _keep(self) -> None:
         session = self._session
         optimizers, weights, buffers = gather(session.registry)
+        self._cadence.restart()
         begun = perf_counter()
         sound = is_sound(weights, buffers)
         step = session.context.step + bool(self._updated)
         why = self._snapshot.take([*weights, *buffers], optimizers, step) if sound else None
         if why is not None:
             session.context.unsupported["rollback"] = f"{why}; updates are left out instead"
-        self._cadence.spent(begun, perf_counter())
+        self._cadence.spent(perf_counter() - begun)
         if is_together():
             self._cadence.every = EVERY_TOGETHER
         self._returns = 0 if sound else self._returns

@@ -47,6 +47,7 @@ from torchdoctor.findings import Verdict
 from torchdoctor.probes import forking, memory, regularizers
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import saved_inputs, saved_targets
+from torchdoctor.probes.nonfinite import apart
 from torchdoctor.probes.spikes import LossWatch
 from torchdoctor.run import Run
 
@@ -320,9 +321,13 @@ class Session(Probes):
         inputs = [t for t in self.batch if t.data_ptr() not in known]
         if not inputs and self.root is not None:
             inputs = saved_inputs(self.root)
-        self.nonfinite.examine(step, inputs, self.targets)
+        is_here = self.root is not None and self.root.is_cpu
+        if is_here or step == self.context.step:
+            self.nonfinite.examine(step, inputs, self.targets)
+        else:
+            self.nonfinite.examine(step, *apart(self.rolling.given(step), self.targets))
         self.operations.trace(self.root)
-        if self.root is not None and self.root.is_cpu:
+        if is_here:
             self.hunt.loss_broke(inputs, self.targets)
         else:
             after = "; torchdoctor replay runs it again" if NONFINITE in self.options.capture else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
-from math import ceil
+from math import ceil, nan
 from time import perf_counter
 from typing import Any
 
@@ -61,6 +61,16 @@ def is_sound(weights: Sequence[Tensor], buffers: Iterable[Tensor]) -> bool:
         return not any(bool(torch.stack(found).any()) for found in by_device.values())
 
 
+def soundness(weights: Sequence[Tensor], buffers: Iterable[Tensor]) -> Tensor:
+    """A number that is finite where the state is worth going back to, on its device: nothing is waited for."""
+    with Quiet():
+        total = stats.norms([w for w in weights if _may_hold_nan(w)]).sum()
+        for buffer in buffers:
+            if _may_hold_nan(buffer):
+                total = total.masked_fill(_values(buffer).isnan().any().to(total.device, non_blocking=True), nan)
+        return total
+
+
 def holds_nan(tensor: Tensor) -> bool:
     """Buffers may hold -Inf on purpose (masks), but no NaN."""
     if not _may_hold_nan(tensor):
@@ -95,21 +105,25 @@ class Cadence:
         self.every = EVERY
         self._since = 0
         self._clock = perf_counter()
+        self._each: float | None = None
+        """seconds from update to update"""
 
     def count(self) -> bool:
         """One more update was made; True if a copy is due."""
         self._since += 1
         return self._since >= self.every
 
-    def spent(self, begun: float, ended: float) -> None:
-        """A copy was made between these times."""
-        if self._since:
-            each = (begun - self._clock) / self._since
-            self.every = max(EVERY, ceil((ended - begun) / (SHARE * each + 1e-9)))
-        self.restart()
-
     def restart(self) -> None:
-        self._since, self._clock = 0, perf_counter()
+        """A copy is made now, or was given up."""
+        now = perf_counter()
+        if self._since:
+            self._each = (now - self._clock) / self._since
+        self._since, self._clock = 0, now
+
+    def spent(self, seconds: float) -> None:
+        """What the last copy took."""
+        if self._each is not None:
+            self.every = max(EVERY, ceil(seconds / (SHARE * self._each + 1e-9)))
 
 
 SMALL = 1 << 16
@@ -160,7 +174,7 @@ def _may_differ(buffer: Tensor, copy: Tensor, version: int) -> bool:
 
 class Snapshot:
     """All that an update changes, as it was after one of them. `in_host`: copies of a device's tensors are kept in the
-    memory of the host, where nobody's training needs the room."""
+    memory of the host, where nobody's training needs the room, and are there when the device has come so far."""
 
     def __init__(self, limit: int, in_host: bool = False) -> None:
         self._limit = limit
@@ -195,8 +209,6 @@ class Snapshot:
                 _, old = states.get(id(optimizer), (None, {}))
                 new = {p: copied(state, old.get(p), self._in_host) for p, state in optimizer.state.items()}
                 self._states[id(optimizer)] = (weakref.ref(optimizer), new)
-            for device in {t.device for t in (*held.values(), *inside) if self._in_host and t.is_cuda}:
-                torch.cuda.synchronize(device)
         self.step, self.nbytes, self.grew = step, size, not self.places <= known
         return None
 

@@ -153,12 +153,13 @@ class Replaying:
 
     def leaving_early(self, error: BaseException) -> None:
         """The script gives up; if that is for a loss of the step, it tells as much as a backward would."""
-        if self._rerun is not None:
+        rerun = self._walk.rerun if self._walk is not None else self._rerun
+        if rerun is not None:
             from torchdoctor.attach.last_words import find_loss
 
             loss = find_loss(error)
             if loss is not None:
-                self._rerun.last_words(loss)
+                rerun.last_words(loss)
 
     def _check(self, problems: list[str]) -> None:
         if any("is not in this process" in p or "another shape" in p for p in problems):

@@ -1,8 +1,8 @@
 """The steps of a capture that lead from the state it holds to the failure, trained again by the user's own loop.
 
 Loaders give the captured batches in the order in which they were given, and each step gets its random states and rates
-back. At the first loss or gradient that is not finite the process is handed over: that step runs once more with every
-operation checked (probes/rerun.py).
+back. The last of them is run with every operation checked (probes/rerun.py); so is one before it, once more, where a
+loss or gradient is not finite already.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ class Walk:
         self._first = 0
         self._at = 0
         self._backward: Callable[..., Any] = torch.autograd.backward
+        self._backwards = self._most_backwards = 0
+        """in this step, and in any"""
+        self.rerun: Rerun | None = None
+        """once operations are checked"""
 
     def serve(self) -> int:
         """From now on loaders give the batches of the capture; after how many updates they are used. Before that comes
@@ -79,6 +83,8 @@ class Walk:
         self._session.hunt.rest()
         if restores:
             self._set_random(self._steps[0]["random"])
+        if len(self._steps) == 1:
+            self._check_last()
 
     def _next(self) -> Any:
         node, states = self._waiting[0]
@@ -112,7 +118,10 @@ class Walk:
         if self._at >= len(self._steps):
             found = {"reason": "the steps were run again and did not break", "unbroken": True}
             tell(self._pipe, found | {"losses": self._losses()})
+        self._backwards = 0
         self._set_random(self._steps[self._at]["random"])
+        if self._at == len(self._steps) - 1:
+            self._check_last()
 
     def _losses(self) -> list[list[float]]:
         """Those of the steps that are over, by the run's own count."""
@@ -130,6 +139,8 @@ class Walk:
         loss = first_tensor(args[0] if args else kwargs.get("tensors"))
         if torch._C._current_graph_task_id() == -1 and loss is not None and not bool(loss.detach().isfinite().all()):
             self._hand_over(None)
+        self._backwards += 1
+        self._most_backwards = max(self._most_backwards, self._backwards)
         self._backward(*args, **kwargs)
 
     def _look_at_gradients(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -143,11 +154,22 @@ class Walk:
         if broken(gradients):
             self._hand_over(optimizer)
 
+    def _check_last(self) -> None:
+        """The step that failed begins, with its states and batches in place."""
+        given = [rebuild(self._capture, node, like=self._like) for node in self._steps[-1]["batches"]]
+        start = StepStart()
+        start.batches = given or [None] * (self._most_backwards or MOST)
+        self._begin_rerun(start).begin(serves=False, restores=False)
+
     def _hand_over(self, optimizer: Optimizer | None) -> None:
-        step = self._steps[self._at]
-        known = {"failed_step": step["step"], "losses": self._losses()}
-        torch.autograd.backward = self._backward
+        """A step has failed before that one."""
         start = StepStart()
         start.random, start.device_random = read_states(self._capture, self._states)
-        start.batches = list(self._given)[-max(2, len(step["batches"])) :]
-        Rerun(self._pipe, start, self._session.registry).take_over(optimizer, self._serves, known)
+        start.batches = list(self._given)[-max(2, len(self._steps[self._at]["batches"])) :]
+        self._begin_rerun(start).take_over(optimizer, self._serves)
+
+    def _begin_rerun(self, start: StepStart) -> Rerun:
+        known = {"failed_step": self._steps[self._at]["step"], "losses": self._losses()}
+        torch.autograd.backward = self._backward
+        self.rerun = Rerun(self._pipe, start, self._session.registry, known=known)
+        return self.rerun

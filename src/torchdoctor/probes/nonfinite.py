@@ -15,6 +15,16 @@ from torchdoctor.probes.context import Context
 PLACES_KEPT = 16
 
 
+def apart(batch: list[Tensor], targets: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Inputs and targets of an earlier step: the latter are what another step's targets look like."""
+    like = {(t.dtype, t.shape[1:]) for t in targets}
+    ends = [(t.dtype, t.shape[1:]) in like for t in batch]
+    return (
+        [t for t, is_target in zip(batch, ends, strict=True) if not is_target],
+        [t for t, is_target in zip(batch, ends, strict=True) if is_target],
+    )
+
+
 class NonfiniteProbe:
     """Looks closely, once; the loop is broken already, so the cost no longer matters."""
 

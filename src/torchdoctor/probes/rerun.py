@@ -35,8 +35,16 @@ _current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 
 class Rerun(SecondRun):
-    def __init__(self, pipe: int, start: StepStart, names: Names, roles: dict[int, str] | None = None) -> None:
-        super().__init__(pipe, start, names)
+    def __init__(
+        self,
+        pipe: int,
+        start: StepStart,
+        names: Names,
+        roles: dict[int, str] | None = None,
+        known: dict[str, Any] | None = None,
+    ) -> None:
+        """`known` goes into the report."""
+        super().__init__(pipe, start, names, known)
         self._known = {_storage(t): name for name, t in _state(names)} | (roles or {})
         """names of what was there before the step, by their place in memory"""
         weights = {_storage(p) for _, p in names.parameters()}
@@ -56,17 +64,18 @@ class Rerun(SecondRun):
         self._confine()
         self.take_over(optimizer)
 
-    def take_over(self, optimizer: Optimizer | None, serves: bool = True, known: dict[str, Any] | None = None) -> None:
-        """The same in a process that need not be confined. `known` goes into the report."""
-        self._known_before = known or {}
+    def take_over(self, optimizer: Optimizer | None, serves: bool = True) -> None:
+        """The same in a process that need not be confined."""
         self._hold_back(optimizer)
         rewind.to_loop_start(self._restore, self._failed)
         self.begin(serves)
 
-    def begin(self, serves: bool = True) -> None:
-        """Everything is set; the caller returns into the user's loop. `serves`: loaders give the kept batches."""
+    def begin(self, serves: bool = True, restores: bool = True) -> None:
+        """Everything is set; the caller returns into the user's loop. `serves`: loaders give the kept batches;
+        `restores`: after an update the step begins anew (not for a caller in such a hook: torch goes through them)."""
         register_optimizer_step_pre_hook(lambda updated, _args, _kwargs: self._clear(updated))
-        register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
+        if restores:
+            register_optimizer_step_post_hook(lambda _optimizer, _args, _kwargs: self._restore())
         hooks.register_module_forward_pre_hook(self._count_samples)
         self._put_in_place(self._inspector, serves)
 

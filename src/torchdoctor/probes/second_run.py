@@ -40,14 +40,14 @@ def serve(names: Names, give: Callable[[], Any]) -> None:
 class SecondRun(ABC):
     """Put in place once; it ends the process with a report."""
 
-    def __init__(self, pipe: int, start: StepStart, names: Names) -> None:
+    def __init__(self, pipe: int, start: StepStart, names: Names, known: dict[str, Any] | None = None) -> None:
         self._pipe = pipe
         self._start = start
         self._names = names
         self._modules = ModuleSpans(names)
         self._backward = torch.autograd.backward
         self._served = 0
-        self._known_before: dict[str, Any] = {}
+        self._known_before = known or {}
         """what is reported beside what this run finds"""
 
     def _confine(self) -> None:

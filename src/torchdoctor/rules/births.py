@@ -10,22 +10,27 @@ from torchdoctor.run import Run
 
 LOG, DIVISION, SQRT, EXP, HALF, OVERFLOW = "log", "division", "sqrt", "exp", "half", "overflow"
 
+SOFTMAXES = (
+    *("softmax", "log_softmax", "safe_softmax"),
+    *(
+        f"scaled_dot_product_{how}"
+        for how in (
+            *("attention_math", "efficient_attention", "flash_attention", "cudnn_attention"),
+            *("flash_attention_for_cpu", "fused_attention_overrideable"),
+        )
+    ),
+)
 _KINDS = {
     LOG: ("log", "log2", "log10", "log1p", "logit", "atanh", "xlogy", "xlog1py", "special_xlog1py", "lgamma"),
     DIVISION: (
         *("div", "true_divide", "reciprocal", "rsqrt", "remainder", "fmod", "atan2", "mean", "nanmean", "addcdiv"),
-        *("std", "var", "std_mean", "var_mean", "softmax", "log_softmax"),
-        *("safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
-        *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
+        *("std", "var", "std_mean", "var_mean"),
+        *SOFTMAXES,
     ),
     SQRT: ("sqrt", "acos", "asin", "acosh", "norm", "linalg_vector_norm", "cdist", "cdist_forward", "dist"),
     EXP: ("exp", "exp2", "expm1", "sinh", "cosh", "logcumsumexp"),
 }
 KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
-SOFTMAXES = (
-    *("softmax", "log_softmax", "safe_softmax", "scaled_dot_product_flash_attention_for_cpu"),
-    *("scaled_dot_product_attention_math", "scaled_dot_product_efficient_attention"),
-)
 WITH_NUMBERS = ("add", "sub", "rsub", "mul", "div", "pow", "remainder", "fmod")
 """Operations of a tensor and a number; the numbers of others are dimensions and settings."""
 CHAIN_SHOWN = 6

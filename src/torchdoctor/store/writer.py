@@ -317,13 +317,20 @@ class Recorder:
         self._scalars = self._rows = self._histograms = self._facts = nothing
 
     def _become_inert(self) -> None:
-        """In a forked child: the thread is not here, and locks may be held for ever."""
+        """In a forked child: the thread is not here, and locks may be held for ever.
+
+        What was waiting is not given up: to free what belongs to a device ends the process.
+        """
         self._inert = True
+        _LEFT_BEHIND.append((self._writes, self._intake, self._scalars, self._rows, self._histograms, self._facts))
         self._ignore_calls()
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._writes = deque()
         self._intake = Intake(self._limits)
+
+
+_LEFT_BEHIND: list[Any] = []
 
 
 class _Nothing:

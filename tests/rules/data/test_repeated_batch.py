@@ -73,6 +73,12 @@ def test_workers_that_all_yield_everything() -> None:
     assert "2 workers" in found.evidence[1].text and "get_worker_info" in (found.fix.code or "")
 
 
+def test_steps_before_the_loader_is_asked_may_repeat_a_batch() -> None:
+    waited = np.where(np.arange(100) < 4, 0.0, 1e-4)  # a graph of the device is warmed up on one batch, then captured
+    run = record([1.0, 1.0, 1.0] + [0.0] * 8, 300).fact(loader(1000)).scalar(TIME_DATA, waited)
+    assert findings(run.build(), NAME) == []
+
+
 def test_workers_that_share_a_generator() -> None:
     split = SplitFact("loader", "Data/0", 1000, list(range(1000)), 1, workers=4, generators=["dataset.rng"])
     (found,) = findings(record(0.02, 300).fact(loader(1000, workers=4)).fact(split).build(), NAME)

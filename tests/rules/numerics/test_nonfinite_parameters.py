@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from building import RunBuilder, findings
-from torchdoctor.facts import NonfiniteFact, OrderFact, RemedyFact
+from torchdoctor.facts import BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Proof, Severity
 from torchdoctor.signals import LOSS_TRAIN, WEIGHT
 
@@ -67,6 +67,16 @@ def test_what_was_kept_from_the_weights_is_told_where_nothing_else_explains_it()
     assert "the gradient of head.weight was not finite at step 25" in found.title
     (found,) = findings(broke.fact(RemedyFact("halt", halted=25), step=25).build(), NAME)
     assert found.severity is Severity.ERROR
+
+
+def test_a_bad_loss_that_a_scaler_left_out_is_told_where_it_came_too_late_to_be_looked_into() -> None:
+    broke = clean().scalar(LOSS_TRAIN, np.where(np.arange(100) == 40, np.nan, 1.0))
+    assert not findings(broke.build(), NAME)
+    late = HealthFact(0.0, 0.01, unsupported={"birth": "known late; torchdoctor replay runs it again"})
+    (found,) = findings(broke.fact(late, step=99).build(), NAME)
+    assert (found.severity, found.first_step) == (Severity.WARNING, 40)
+    assert found.fix.code == "torchdoctor replay"
+    assert not findings(broke.fact(BirthFact("log", False, "nan"), step=40).build(), NAME)
 
 
 def test_a_mode_that_had_nothing_to_do_says_nothing() -> None:

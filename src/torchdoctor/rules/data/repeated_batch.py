@@ -308,8 +308,10 @@ def equal_neighbours(run: Run) -> tuple[int, int] | None:
     sizes = run.scalar(BATCH_SIZE, TRAIN).values
     if len(sizes) and samples_seen(run) < 3 * float(np.median(sizes)):
         return None
+    waited = run.scalar(TIME_DATA)
+    asked = [part.steps[part.values > 0] for part in (waited.head, waited) if part is not None]
     before = np.concatenate([[0], trace.steps[:-1]])
-    values = trace.values[trace.steps - before == 1]
+    values = trace.values[(trace.steps - before == 1) & np.isin(trace.steps, np.concatenate(asked))]
     equal = int((values >= SAME).sum())
     return (equal, len(values)) if equal >= 2 and equal >= SUCCESSIVE * len(values) else None
 

@@ -16,8 +16,8 @@ Parameters and buffers are counted for non-finite values from the first step on.
 the finding stands by itself and is proved. If they come later it is what is left to say when nothing before
 them in the chain (data, gradients, rate) explains them; the order in which things became non-finite is in the
 evidence.
-Where `--on-nonfinite` kept such an update from the weights and no operation was found to have made it, the first such
-step is told here; so is a loss that a script found not to be finite by itself, and ended.
+Where the weights stayed whole and no operation was found to have made a loss or gradient non-finite, the first such
+step is told here: `--on-nonfinite` or a gradient scaler left its update out, or the script saw it by itself and ended.
 
 ## How to fix it
 If they were there from the start, check what was loaded: `all(t.isfinite().all() for t in state.values())`, and fill
@@ -43,7 +43,6 @@ import numpy as np
 
 from torchdoctor.facts import GAVE_UP, BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
-from torchdoctor.rules import births
 from torchdoctor.rules.nonfinite import chain, first, loss_broke_at
 from torchdoctor.rules.remedies import describe, was_put_right
 from torchdoctor.rules.rule import Rule
@@ -60,6 +59,9 @@ RULE = Rule(
 )
 
 
+REPLAY = Fix("Run the captured step again with every operation checked: that names what made it.", "torchdoctor replay")
+
+
 @dataclass(frozen=True)
 class Broken:
     """One parameter or buffer that holds NaN or Inf."""
@@ -73,8 +75,8 @@ class Broken:
 def detect(run: Run) -> Iterator[Finding]:
     broken = sorted(_from_facts(run) + _from_counts(run), key=lambda b: b.step)
     if not broken:
-        yield from _held_off(run)
-        yield from _given_up(run)
+        if not run.facts(BirthFact):
+            yield from _unexplained(run)
         return
     start = broken[0].step
     together = {b.name: b for b in reversed(broken) if b.step == start}
@@ -86,7 +88,7 @@ def detect(run: Run) -> Iterator[Finding]:
         confidence=0.98 if from_start else 0.9,
         title=f"{shown} held NaN or Inf {'before the first update' if from_start else f'from step {start} on'}",
         summary=_summary(from_start, start, len(names)),
-        fix=_fix(from_start, names[0]),
+        fix=_fix(run, from_start, names[0]),
         evidence=[
             *(
                 Evidence(f"{b.role} {b.name}: {b.count} non-finite values", WEIGHT["nonfinite"].name, b.count, 0.0)
@@ -101,45 +103,35 @@ def detect(run: Run) -> Iterator[Finding]:
     )
 
 
-def _held_off(run: Run) -> Iterator[Finding]:
-    """on_nonfinite kept it from the weights, and what made it is not known."""
-    remedy = run.last_fact(RemedyFact)
-    if remedy is None or run.facts(BirthFact):
-        return
-    steps = [*remedy.skipped, *(broke for broke, _ in remedy.rolled_back)]
-    steps += [remedy.halted] if remedy.halted is not None else []
-    if not steps:
-        return
+def _unexplained(run: Run) -> Iterator[Finding]:
+    """The weights are whole, and what made a loss or gradient non-finite is not known."""
+    remedy, broke = run.last_fact(RemedyFact), loss_broke_at(run)
+    kept_out = sorted([*remedy.skipped, *(step for step, _ in remedy.rolled_back)]) if remedy is not None else []
+    kept_out += [remedy.halted] if remedy is not None and remedy.halted is not None else []
     names = sorted({f.name for _, f in run.facts_at(NonfiniteFact) if f.role == "gradient"})
-    what = f"the gradient of {names[0]}" if names else "the loss or a gradient"
-    yield RULE.finding(
-        severity=Severity.ERROR if remedy.halted is not None else Severity.WARNING,
-        confidence=0.9,
-        title=f"{what} was not finite at step {min(steps)}, and its update was not made",
-        summary="The weights are as they were before it. What made it was not found while it trained.",
-        fix=Fix("Run the captured step again with every operation checked.", "torchdoctor replay RUN"),
-        evidence=[*(Evidence(line) for line in describe(run)), *births.evidence(run), *chain(run)],
-        proof=Proof.STRUCTURE,
-        where=[Place(module=n.rpartition(".")[0] or None, parameter=n) for n in names[:5]],
-        first_step=min(steps),
-        symptoms=("nan-later",),
-    )
-
-
-def _given_up(run: Run) -> Iterator[Finding]:
-    """The script looked at its loss itself, and ended."""
-    step = loss_broke_at(run)
-    if step is None or not any(h.unsupported.get("birth") == GAVE_UP for h in run.facts(HealthFact)):
+    unknown = {h.unsupported["birth"] for h in run.facts(HealthFact) if "birth" in h.unsupported}
+    if kept_out:
+        what = f"the gradient of {names[0]}" if names else "the loss or a gradient"
+        title = f"{what} was not finite at step {min(kept_out)}, and its update was not made"
+        ended = remedy is not None and remedy.halted is not None
+    elif broke is not None and unknown:
+        ended = GAVE_UP in unknown
+        title = f"the loss was not finite at step {broke}, and " + (
+            "the script ended there" if ended else "the weights stayed as they were"
+        )
+    else:
         return
+    start = min(kept_out, default=broke)
     yield RULE.finding(
-        severity=Severity.ERROR,
+        severity=Severity.ERROR if ended else Severity.WARNING,
         confidence=0.9,
-        title=f"the loss was not finite at step {step}, and the script ended there",
-        summary="The weights are as they were before that step. What made it can be found by running it again.",
-        fix=Fix("Run the captured step again with every operation checked.", "torchdoctor replay RUN"),
-        evidence=[*births.evidence(run), *chain(run)],
+        title=title,
+        summary="The weights are as they were before that step. What made it was not found while it trained.",
+        fix=REPLAY,
+        evidence=[*(Evidence(line) for line in describe(run)), *chain(run)],
         proof=Proof.STRUCTURE,
-        first_step=step,
+        where=[Place(module=n.rpartition(".")[0] or None, parameter=n) for n in names[:5]] if kept_out else [],
+        first_step=start,
         symptoms=("nan-later",),
     )
 
@@ -183,7 +175,9 @@ def _summary(from_start: bool, step: int, count: int) -> str:
     return f"From step {step} on {many} are not finite. Nothing that follows can be trained; the cause lies before it."
 
 
-def _fix(from_start: bool, name: str) -> Fix:
+def _fix(run: Run, from_start: bool, name: str) -> Fix:
+    if not from_start and any("replay" in h.unsupported.get("birth", "") for h in run.facts(HealthFact)):
+        return REPLAY
     if from_start:
         return Fix(
             "Check the checkpoint or the initialisation that filled it.",
