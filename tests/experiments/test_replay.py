@@ -126,6 +126,35 @@ def test_of_processes_that_train_together_the_one_that_broke_runs_alone(tmp_path
     assert "2 processes trained together" in text
 
 
+SECOND = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(3)
+x = torch.rand(480, 6) + 0.5
+
+def train(net, data, loss_of):
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for (xb,) in DataLoader(TensorDataset(data), batch_size=16):
+        loss = loss_of(net, xb)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+train(nn.Linear(6, 6), x, lambda net, xb: nn.functional.mse_loss(net(xb), xb))
+x[405] = 0.0
+train(nn.Linear(6, 3, bias=False), x, lambda net, xb: net(xb).square().mean() + xb.norm(dim=1).log().mean())
+"""
+
+
+def test_a_training_that_comes_after_another(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SECOND)
+    done = preloaded_torchdoctor("run", "--quiet", "--name", "run", "train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found, _ = told(tmp_path)
+    assert (found["birth"]["operator"], found["step"]) == ("log", 55)
+
+
 def test_another_script_can_be_given(folder: Path) -> None:
     (folder / "mended.py").write_text(SCRIPT.replace("xb.mean(1, keepdim=True)", "(xb.mean(1, keepdim=True) + 1e-3)"))
     done = run_python("-m", "torchdoctor", "replay", "run", "--", "mended.py", cwd=folder)

@@ -23,6 +23,7 @@ from torchdoctor.attach.registry import Registry
 from torchdoctor.errors import CaptureError
 from torchdoctor.store.captured import ARRAY, DICT, FIELDS, FLOAT, LEFT_OUT, LIST, NONFINITE, TENSOR, TUPLE, Capture
 
+NOT_HERE, OTHER_SHAPE = "is not in this process", "has another shape or type here"
 SCALER_FIELDS = ("_scale", "_growth_tracker", "_init_scale", "_growth_factor", "_backoff_factor", "_growth_interval")
 """What a gradient scaler goes by; its `state_dict` would wait for the device."""
 IMPLEMENTATION = ("params", "foreach", "fused", "capturable", "differentiable")
@@ -108,11 +109,19 @@ def _rebuild_fields(name: str, keys: list[str], items: list[Any], like: Any) -> 
 
 def restore(capture: Capture, registry: Registry, scalers: Iterable[Any] = (), other_types: bool = False) -> list[str]:
     """Parameters, buffers, optimizers, scalers and random states as captured; gives what could not be restored.
-    `other_types`: numbers of another type than here are converted."""
-    problems = [*_restore_models(capture, registry, other_types), *_restore_optimizers(capture, registry, other_types)]
+    `other_types`: numbers of another type than here are converted. Optimizers are left as they are where the models are
+    others than those of the capture."""
+    problems = list(_restore_models(capture, registry, other_types))
+    if not is_another(problems):
+        problems += _restore_optimizers(capture, registry, other_types)
     problems += _restore_scalers(capture, list(scalers))
     restore_random(capture)
     return problems
+
+
+def is_another(problems: list[str]) -> bool:
+    """The capture is of other models than those in this process."""
+    return any(NOT_HERE in problem or OTHER_SHAPE in problem for problem in problems)
 
 
 def named_buffers(registry: Registry) -> Iterator[tuple[str, Tensor]]:
@@ -130,9 +139,9 @@ def _restore_models(capture: Capture, registry: Registry, other_types: bool) -> 
             for name, stored in captured.items():
                 entry, target = capture.tensors[stored], here.get(name)
                 if target is None:
-                    yield f"{name} is not in this process"
+                    yield f"{name} {NOT_HERE}"
                 elif tuple(target.shape) != entry.shape or not (other_types or target.dtype == DTYPES[entry.dtype]):
-                    yield f"{name} has another shape or type here"
+                    yield f"{name} {OTHER_SHAPE}"
                 else:
                     plain = target.data if isinstance(target, nn.Parameter) else target
                     plain.copy_(read_tensor(capture, stored))
@@ -143,7 +152,7 @@ def _restore_optimizers(capture: Capture, registry: Registry, other_types: bool)
     for record in capture.document["optimizers"]:
         optimizer = here.get(str(record.get("key")))
         if optimizer is None or type(optimizer).__name__ != record["type"]:
-            yield f"optimizer {record.get('key')} ({record['type']}) is not in this process"
+            yield f"optimizer {record.get('key')} ({record['type']}) {NOT_HERE}"
         elif not _fits(optimizer, record):
             yield f"optimizer {record.get('key')} holds other parameters here"
         else:

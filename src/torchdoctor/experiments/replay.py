@@ -125,8 +125,8 @@ def replay(
 ) -> Replay:
     """Run a captured step again. `command`: the script and its arguments, if not those of the run; `log`: a file for
     what the script prints; `step_fn`: `file.py:function` to call in place of the script, see stepping.py; `from_start`:
-    the script runs up to the step by itself. It does so, too, where the step alone does not break and it took the run
-    no longer than SECONDS_UP to come there."""
+    the script runs up to the step by itself. It does so, too, where the step alone does not break or another training
+    comes first, and it took the run no longer than SECONDS_UP to come there."""
     entry = choose_capture(run, step)
     changes = changes or Changes()
     info = read_info(run / run_file(0))
@@ -144,7 +144,8 @@ def replay(
     request = Request(entry, changes, target, step_fn, from_start)
     surroundings = Surroundings(cwd, log, _alone() if processes else {})
     report = _control(request, surroundings) or _perform(request, surroundings)
-    if not from_start and step_fn is None and changes == Changes() and report.get("unbroken"):
+    alone = not (report.get("unbroken") or report.get("not_yet"))
+    if not (alone or from_start or step_fn is not None or changes != Changes()):
         seconds = _seconds_to(record, entry.name.step)
         if seconds <= SECONDS_UP:
             from_start, report = True, _perform(replace(request, from_start=True), surroundings)
@@ -180,9 +181,13 @@ def replay(
 
 
 def _diagnose(record: Run, step: int, birth: BirthFact) -> Finding | None:
+    """The root of what follows from the birth."""
     seen = [s for s in record.seen if not isinstance(s.fact, BirthFact)]
-    verdict = examine(replace(record, seen=[*seen, Seen(step, birth)]))
-    return next((f for f in verdict.findings if f.consequence_of is None), None)
+    found = {f.name: f for f in examine(replace(record, seen=[*seen, Seen(step, birth)])).findings}
+    finding = next((f for f in found.values() if any(e.signal == "birth" for e in f.evidence)), None)
+    while finding is not None and finding.consequence_of is not None:
+        finding = found.get(finding.consequence_of)
+    return finding or next((f for f in found.values() if f.consequence_of is None), None)
 
 
 def _compared(record: Run, again: list[list[float]]) -> tuple[tuple[int, float, float], ...]:

@@ -162,11 +162,14 @@ class Replaying:
                 rerun.last_words(loss)
 
     def _check(self, problems: list[str]) -> None:
-        if any("is not in this process" in p or "another shape" in p for p in problems):
-            self._give_up(f"the script's model is another one than that of the capture: {'; '.join(problems[:3])}")
+        from torchdoctor.attach.restoring import is_another
 
-    def _give_up(self, reason: str) -> None:
-        tell(self._pipe, {"reason": reason})
+        if is_another(problems):
+            said = f"the script's model is another one than that of the capture: {'; '.join(problems[:3])}"
+            self._give_up(said, not_yet=self.at_once)
+
+    def _give_up(self, reason: str, **more: Any) -> None:
+        tell(self._pipe, {"reason": reason, **more})
 
 
 def _stay_single(torch: Any) -> None:

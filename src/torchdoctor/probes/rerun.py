@@ -157,8 +157,8 @@ class Rerun(SecondRun):
         if node is None:
             return Where(place, self._modules.current)
         module = self._modules.around(node._sequence_nr())
-        if self._outside is not None and place == _at(self._outside):
-            place = line_of(node) or place
+        if place is None or (self._outside is not None and place == _at(self._outside)):
+            place = line_of(node) or place  # a device's backward runs in a thread of its own
         return Where(place, module, node.name())
 
     # -- the end ----------------------------------------------------------------------
