@@ -1,0 +1,154 @@
+"""What instruments stand on: any kind of batch, and no trace left behind."""
+
+from __future__ import annotations
+
+import random
+from collections import namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.batches import endless, first_batches
+from torchdoctor.instruments.result import plain
+from torchdoctor.instruments.state import untouched
+from torchdoctor.instruments.subject import Subject, to_device
+
+X, Y = torch.randn(12, 5), torch.randint(0, 3, (12,))
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+class Named(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 3)
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+        logits = self.inner(inputs)
+        return {"logits": logits} | ({} if labels is None else {"loss": nn.functional.cross_entropy(logits, labels)})
+
+
+@pytest.mark.parametrize("batch", [(X, Y), [X, Y], {"x": X, "labels": Y}, Batch(X, Y), namedtuple("Pair", "x y")(X, Y)])
+def test_batches_of_any_kind(batch: object) -> None:
+    model = nn.Linear(5, 3)
+    expected = nn.functional.cross_entropy(model(X), Y)
+    subject = Subject(model, nn.CrossEntropyLoss())
+    assert torch.equal(subject.loss(batch), expected)
+    assert torch.equal(subject.outputs(batch), model(X))
+
+
+def test_models_that_give_their_own_loss() -> None:
+    model = Named()
+    subject, batch = Subject(model), {"inputs": X, "labels": Y}
+    assert torch.equal(subject.loss(batch), model(X, Y)["loss"])
+    assert torch.equal(subject.outputs(batch)["logits"], model.inner(X))
+    own = Subject(model, nn.CrossEntropyLoss())
+    assert torch.equal(own.loss(batch), subject.loss(batch))
+
+
+def test_a_batch_of_inputs_alone_is_its_own_target() -> None:
+    model = nn.Linear(5, 5)
+    assert torch.equal(Subject(model, nn.MSELoss()).loss((X,)), nn.functional.mse_loss(model(X), X))
+
+
+def test_anything_else_by_a_step_of_ones_own() -> None:
+    model = nn.Linear(5, 3)
+    subject = Subject(model, step_fn=lambda m, b: m(b.data).square().mean())
+    assert subject.loss(SimpleNamespace(data=X)).item() > 0
+    assert torch.equal(subject.outputs(SimpleNamespace(data=X)), model(X))
+
+
+@pytest.mark.parametrize(
+    ("subject", "batch", "said"),
+    [
+        (lambda: Subject(nn.Linear(5, 3), nn.CrossEntropyLoss(reduction="none")), (X, Y), r"shape \(12,\)"),
+        (lambda: Subject(nn.Linear(5, 3), lambda out, target: 3.0), (X, Y), "float, not a tensor"),
+        (lambda: Subject(nn.Linear(5, 3)), (X,), "gives no loss by itself"),
+        (lambda: Subject(nn.Linear(5, 3), nn.MSELoss()), {"a": X, "b": X}, "none of these is known"),
+        (lambda: Subject("model"), (X, Y), "not a torch.nn.Module"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_said(subject, batch, said) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises((UsageError, TypeError), match=said):
+        subject().loss(batch)
+
+
+def test_nothing_is_left_behind() -> None:
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 3))
+    optimizer = torch.optim.Adam(model.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    model[0].eval()
+    for _ in range(2):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(X), Y).backward()
+        optimizer.step()
+    step = next(iter(optimizer.state.values()))["step"]
+    before = [t.clone() for t in model.state_dict().values()], [p.grad.clone() for p in model.parameters()]
+    drawn = torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    with untouched(model, optimizer, schedule):
+        model.train()
+        for _ in range(3):
+            nn.functional.cross_entropy(model(X), Y).backward()
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+        random.random(), np.random.rand()
+    assert all(torch.equal(a, b) for a, b in zip(before[0], model.state_dict().values(), strict=True))
+    assert all(torch.equal(a, p.grad) for a, p in zip(before[1], model.parameters(), strict=True))
+    assert next(iter(optimizer.state.values()))["step"] is step and int(step) == 2
+    assert optimizer.param_groups[0]["lr"] == 0.1 and schedule.last_epoch == 0
+    assert not model[0].training and model[1].training
+    assert torch.equal(drawn[0], torch.random.get_rng_state())
+    assert (drawn[1] == np.random.get_state()[1]).all() and drawn[2] == random.getstate()
+
+
+def test_a_loader_stays_where_it_was() -> None:
+    generator = torch.Generator().manual_seed(3)
+    loader = DataLoader(TensorDataset(X, Y), 4, shuffle=True, generator=generator)
+    taken = first_batches(loader, 2)
+    again = first_batches(loader, 5)
+    assert len(again) == 3
+    assert torch.equal(taken[0][0], again[0][0])
+    assert torch.equal(next(iter(loader))[0], taken[0][0])
+
+
+def test_loaders_that_cannot_be_used_are_told() -> None:
+    with pytest.raises(UsageError, match="gives no batch"):
+        first_batches(DataLoader(TensorDataset(X, Y), 100, drop_last=True), 1)
+    with pytest.raises(UsageError, match="is an iterator"):
+        first_batches(iter([1, 2]), 1)
+    with pytest.raises(UsageError, match="gives no batch"):
+        next(endless([]))
+
+
+def test_a_stream_without_length() -> None:
+    class Stream(IterableDataset):
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            return iter(zip(X, Y, strict=True))
+
+    loader = DataLoader(Stream(), 5)
+    assert [len(b[1]) for b in first_batches(loader, 9)] == [5, 5, 2]
+    assert [len(b[1]) for b, _ in zip(endless(loader), range(4), strict=False)] == [5, 5, 2, 5]
+
+
+def test_results_become_plain() -> None:
+    assert plain({"a": np.float32(1.5), "b": [float("nan"), torch.tensor(2)], 3: Batch(1, None)}) == {
+        "a": 1.5,
+        "b": [None, 2],
+        "3": {"x": 1, "y": None},
+    }
+
+
+def test_types_survive_the_move() -> None:
+    moved = to_device(Batch(X, Y), torch.device("cpu"))
+    assert isinstance(moved, Batch) and moved.x is X
