@@ -1,0 +1,102 @@
+"""What checks work on: the parts of a training, laid out before it begins."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from torchdoctor.instruments.state import untouched
+from torchdoctor.instruments.subject import Subject
+from torchdoctor.probes.batches import batch_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchdoctor.checks.check import Outcome
+    from torchdoctor.run import Run
+
+
+@dataclass
+class Bench:
+    subject: Subject
+    """the model and the way from a batch to its loss; in a script that is the script's own loop"""
+    train: list[Any]
+    """the first batches of training, as the loader gave them"""
+    validation: list[Any] = field(default_factory=list)
+    train_loader: Any = None
+    validation_loader: Any = None
+    optimizers: list[Optimizer] = field(default_factory=list)
+    schedulers: list[Any] = field(default_factory=list)
+    scalers: list[Any] = field(default_factory=list)
+    epochs: int | None = None
+    """that the full run will take, where known"""
+    accumulation: int = 1
+    """batches an update"""
+    step_of_schedule: str | None = None
+    """"update" or "epoch": how often the schedulers are stepped, where known"""
+    save: Callable[[Any], Any] | None = None
+    """the user's own, of a checkpoint to a path"""
+    load: Callable[[Any], Any] | None = None
+    quick: bool = False
+    run: Run | None = None
+    """the record of a rehearsal, where a script was run"""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    """of the checks before this one, by name"""
+
+    @property
+    def model(self) -> nn.Module:
+        return self.subject.model
+
+    @contextlib.contextmanager
+    def experiment(self) -> Iterator[None]:
+        """Whatever is done inside is put back, random states included."""
+        loaders = tuple(loader for loader in (self.train_loader, self.validation_loader) if loader is not None)
+        with untouched(self.model, *self.optimizers, *self.schedulers, *self.scalers, loaders=loaders):
+            yield
+
+    def inputs(self, batch: Any) -> list[Tensor]:
+        """The tensors that go into the model for this batch, in order."""
+        given: list[Tensor] = []
+
+        def note(_module: nn.Module, args: Any, kwargs: Any) -> None:
+            if not given:
+                given.extend(batch_tensors([*args, *kwargs.values()]))
+
+        handle = self.model.register_forward_pre_hook(note, with_kwargs=True)
+        try:
+            self.subject.outputs(batch)
+        finally:
+            handle.remove()
+        return given
+
+    @contextlib.contextmanager
+    def with_inputs(self, change: Callable[[int, Tensor], Tensor]) -> Iterator[None]:
+        """Inside, the model is given `change(number, tensor)` for each of its floating-point or integer inputs."""
+
+        def changed(_module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+            counter = iter(range(1 << 30))
+
+            def over(value: Any) -> Any:
+                if isinstance(value, Tensor):
+                    return change(next(counter), value)
+                if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+                    return type(value)(map(over, value))
+                if type(value) is dict:
+                    return {k: over(v) for k, v in value.items()}
+                return value
+
+            return tuple(map(over, args)), {k: over(v) for k, v in kwargs.items()}
+
+        handle = self.model.register_forward_pre_hook(changed, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def named_parameters(self) -> dict[str, nn.Parameter]:
+        return dict(self.model.named_parameters())
