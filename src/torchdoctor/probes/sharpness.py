@@ -23,6 +23,7 @@ from torchdoctor.attach.ranks import is_together
 from torchdoctor.facts import SharpnessFact
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.directions import filter_noise
 from torchdoctor.probes.forking import Errand, Report, tell, unsafe
 from torchdoctor.probes.loss_calls import LossCall
 
@@ -243,7 +244,7 @@ def measure(model: nn.Module, setup: Setup, at_end: bool) -> Report:
     for _ in range(DRAWS):
         if perf_counter() - began > DRAWING_SECONDS:
             break
-        noises = [_noise(w, generator) for w in kept]
+        noises = [filter_noise(w, generator) for w in kept]
         for size, found in zip(SIZES, losses, strict=True):
             for weight, own, noise in zip(weights, kept, noises, strict=True):
                 weight.copy_(own + size * noise)
@@ -257,13 +258,6 @@ def measure(model: nn.Module, setup: Setup, at_end: bool) -> Report:
         "weights": sum(w.numel() for w in weights),
         "at_end": at_end,
     }
-
-
-def _noise(weight: Tensor, generator: torch.Generator) -> Tensor:
-    """Normal noise whose every row (a filter, a unit) has the norm of the weight's row."""
-    rows = weight.flatten(1)
-    noise = torch.randn(rows.shape, generator=generator).to(weight.dtype)
-    return (noise * (rows.norm(dim=1) / noise.norm(dim=1).clamp_min(1e-12)).unsqueeze(1)).view_as(weight)
 
 
 def _loss(model: nn.Module, setup: Setup) -> float:
