@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from torchdoctor.engine import examine
     from torchdoctor.errors import StopTraining, TorchdoctorError, TrainingHalted
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
+    from torchdoctor.instruments.gradients import gradient_summary
+    from torchdoctor.instruments.modes import evaluating, training
+    from torchdoctor.instruments.nonfinite import find_nonfinite
     from torchdoctor.run import Run
     from torchdoctor.store.reader import open_run
 
@@ -32,6 +35,10 @@ _HOME = {
     "Verdict": "torchdoctor.findings",
     "Run": "torchdoctor.run",
     "open_run": "torchdoctor.store.reader",
+    "evaluating": "torchdoctor.instruments.modes",
+    "training": "torchdoctor.instruments.modes",
+    "gradient_summary": "torchdoctor.instruments.gradients",
+    "find_nonfinite": "torchdoctor.instruments.nonfinite",
 }
 __all__ = [
     "Doctor",
@@ -44,8 +51,12 @@ __all__ = [
     "TorchdoctorError",
     "TrainingHalted",
     "Verdict",
+    "evaluating",
     "examine",
+    "find_nonfinite",
+    "gradient_summary",
     "open_run",
+    "training",
     "watch",
 ]
 

@@ -1,0 +1,55 @@
+"""One batch, whether it was handed over itself or is to be taken from a loader; and the tensors that it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.batches import first_batches
+from torchdoctor.instruments.subject import fields_of
+
+
+def one_batch(source: Any) -> Any:
+    """`source` itself where it is a batch, else the first that it gives, without moving it."""
+    if source is None:
+        raise UsageError("neither a batch nor a loader was given, but None")
+    return source if is_batch(source) else first_batches(source, 1)[0]
+
+
+def is_batch(source: Any) -> bool:
+    """Tensors, mappings, dataclasses, tuples, lists with a tensor in them, and whatever can be moved to a device."""
+    if isinstance(source, Tensor | Mapping | tuple):
+        return True
+    if isinstance(source, list):
+        return any(isinstance(part, Tensor) for part in source)
+    if dataclasses.is_dataclass(source) and not isinstance(source, type):
+        return True
+    return hasattr(source, "to") or not (hasattr(source, "__iter__") or hasattr(source, "__getitem__"))
+
+
+def tensors_in(batch: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor in it by the way to it: "[0]", "labels", "boxes[1].x"."""
+    if isinstance(batch, Tensor):
+        yield name, batch
+    elif isinstance(batch, Mapping):
+        for key, value in batch.items():
+            yield from tensors_in(value, f"{name}[{key!r}]" if name else str(key))
+    elif isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        for key in batch._fields:
+            yield from tensors_in(getattr(batch, key), f"{name}.{key}".lstrip("."))
+    elif isinstance(batch, list | tuple):
+        for index, value in enumerate(batch):
+            yield from tensors_in(value, f"{name}[{index}]")
+    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        for key, value in fields_of(batch).items():
+            yield from tensors_in(value, f"{name}.{key}".lstrip("."))
+
+
+def samples_in(batch: Any) -> int | None:
+    """The length that most of its tensors have; None where it holds none."""
+    lengths = [len(tensor) for _, tensor in tensors_in(batch) if tensor.dim() > 0]
+    return max(set(lengths), key=lengths.count) if lengths else None
