@@ -100,9 +100,9 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if len(keys) != 1 or (start := first_loss(run, keys[0])) is None:
         return
     _, loss = start
-    gains = _gains(run)
+    gains = layer_gains(run)
     loud = [(layer, gain) for layer, gain in gains if gain >= LOUD]
-    grown = _amplification(run)
+    grown = amplification(run)
     amplified = gains if not loud and grown is not None and grown[1] >= AMPLIFIED * grown[0] else loud
     chance = _chance(run)
     if not math.isfinite(loss):
@@ -120,7 +120,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield RuledOut(RULE.name, text, LOSS_TRAIN.name, loss)
 
 
-def _gains(run: Run) -> list[tuple[Layer, float]]:
+def layer_gains(run: Run) -> list[tuple[Layer, float]]:
     """Each weight matrix with its gain at the first look, tied embeddings that serve as output layer included."""
     weights = run.matrix(WEIGHT_L2).first(1)
     if not len(weights):
@@ -139,7 +139,7 @@ def _gains(run: Run) -> list[tuple[Layer, float]]:
     return found
 
 
-def _amplification(run: Run) -> tuple[float, float] | None:
+def amplification(run: Run) -> tuple[float, float] | None:
     """Spread of the first and of the last weight layer's output at the first look."""
     spread = run.matrix(ACTIVATION["std"]).first(1)
     with_weights = {p.module for p in run.parameters.values() if len(p.shape) >= 2}
@@ -248,7 +248,7 @@ def _too_large(
         where=[Place(module=layer.module, parameter=layer.name) for layer, _ in loud[:3]],
         first_step=0,
         evidence=evidence,
-        fix=_fix(run, loud),
+        fix=remedy(run, loud),
         symptoms=("nan-at-first-step",) if not math.isfinite(loss) else ("diverging", "slow-descent"),
     )
 
@@ -278,12 +278,12 @@ def _too_small(run: Run, loss: float, gains: list[tuple[Layer, float]]) -> Findi
                 spark=curve.spark if curve else (),
             ),
         ],
-        fix=_fix(run, gains),
+        fix=remedy(run, gains),
         symptoms=("flat-from-start", "slow-descent"),
     )
 
 
-def _fix(run: Run, layers: list[tuple[Layer, float]]) -> Fix:
+def remedy(run: Run, layers: list[tuple[Layer, float]]) -> Fix:
     tied = [layer for layer, _ in layers if layer.module_type in EMBEDDINGS]
     return Fix(
         "Leave PyTorch's default initialisation, or scale the weights by their fan-in.",

@@ -105,7 +105,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         trace = trace.between(0, until - 1)
     if len(trace) < MIN_LOOKS:
         return
-    layers = [layer for name in trace.columns if (layer := _dead(run, name, trace.column(name)))]
+    layers = [layer for name in trace.columns if (layer := dead_layer(run, name, trace.column(name)))]
     if layers:
         yield _finding(run, layers)
         return
@@ -117,7 +117,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield RuledOut(RULE.name, f"at most {most:.0%} of a layer's units are dead", DEAD.name, most)
 
 
-def _dead(run: Run, name: str, trace: Trace) -> Layer | None:
+def dead_layer(run: Run, name: str, trace: Trace) -> Layer | None:
     finite = np.isfinite(trace.values)
     steps, values = trace.steps[finite], trace.values[finite]
     enough = (_samples(run, len(values)) >= MIN_SAMPLES) | (values >= CUT)
@@ -169,7 +169,7 @@ def _begin(run: Run) -> int:
     return max(10, run.steps // 10)
 
 
-def _low_bias(run: Run, name: str) -> tuple[str, float] | None:
+def low_bias(run: Run, name: str) -> tuple[str, float] | None:
     """The bias of the layer before this activation and its mean at the first look, where that is far below zero."""
     _, after, owner = name.partition(" after ")
     if not after:
@@ -188,7 +188,7 @@ def _low_bias(run: Run, name: str) -> tuple[str, float] | None:
     return (bias, mean) if mean <= LOW_BIAS else None
 
 
-def _fix(name: str, from_start: bool, bias: str | None) -> Fix:
+def remedy(name: str, from_start: bool, bias: str | None) -> Fix:
     if bias:
         return Fix("Start the biases at zero.", f"nn.init.zeros_({reference(bias)})")
     leaking = "x = F.leaky_relu(x, 0.01)  # instead of F.relu(x)"
@@ -219,7 +219,7 @@ def _finding(run: Run, layers: list[Layer]) -> Finding:
         text = f"the loss went from {curves.figure(loss.begin)} to {curves.figure(loss.end)}"
         evidence.append(Evidence(text, value=loss.fell, spark=loss.spark))
     from_start = onset <= _begin(run)
-    bias = _low_bias(run, worst.name) if from_start else None
+    bias = low_bias(run, worst.name) if from_start else None
     if bias is not None:
         text = f"{bias[0]} starts at {bias[1]:.2g} on average, so the units begin far below zero"
         evidence.insert(1, Evidence(text, WEIGHT["mean"].name, bias[1], LOW_BIAS))
@@ -233,6 +233,6 @@ def _finding(run: Run, layers: list[Layer]) -> Finding:
         where=[Place(module=layer.name) for layer in layers[:3]],
         first_step=onset,
         evidence=evidence,
-        fix=_fix(worst.name, from_start, bias[0] if bias else None),
+        fix=remedy(worst.name, from_start, bias[0] if bias else None),
         symptoms=("stuck-at-chance", "flat-from-start") if loss is not None and loss.stuck else (),
     )

@@ -124,12 +124,12 @@ class Jump:
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     found, held = False, gates.hold_back(run)
     for layers in stacks(run):
-        rise = _rise(run, layers)
+        rise = rising(run, layers)
         if rise is not None and (harm := _harm(run, rise)):
             found = True
             yield _over_depth(run, rise, harm)
             continue
-        grown = _growth(run, layers)
+        grown = growth(run, layers)
         if grown is not None and (harm := _climb(run)):
             found = True
             yield _over_blocks(layers, grown, harm)
@@ -138,7 +138,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         if held is not None and any(layer.module == held[0] for layer in recurrent):
             found = True
             continue
-        steep = _sensitivity(run, recurrent)
+        steep = sensitivity(run, recurrent)
         if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):
             found = True
             yield _over_time(run, *steep, harm)
@@ -147,7 +147,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         if jump is not None and (harm := _harm_after(run, jump.step)):
             found = True
             yield _over_training(run, recurrent, jump, harm)
-    steep = None if found else _sensitivity(run, _loose(run))
+    steep = None if found else sensitivity(run, _loose(run))
     if steep is not None and steep[1] >= SENSITIVE and (harm := _climb(run) or _standstill(run, steep[0])):
         found = True
         yield _over_time(run, *steep, harm)
@@ -163,7 +163,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
                 yield RuledOut(RULE.name, text, GRADIENT_GLOBAL_L2.name, ratio)
 
 
-def _rise(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
+def rising(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
     """The hidden layers' gradients where they grow towards the input, else None."""
     until = broken_at(run)
     found = profile(run.matrix(GRADIENT_L2), layers, None if until is None else max(until, 1), EARLY_LOOKS)
@@ -203,7 +203,7 @@ def _harm(run: Run, rise: Profile) -> str | None:
     return None
 
 
-def _growth(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
+def growth(run: Run, layers: tuple[Layer, ...]) -> Profile | None:
     """Spread of the layers' outputs at the first look, where it grows from layer to layer though no layer is large."""
     spread, weights = run.matrix(ACTIVATION["std"]).first(1), run.matrix(WEIGHT_L2).first(1)
     if any("Norm" in p.module_type for p in run.parameters.values()) or not len(spread) or not len(weights):
@@ -226,7 +226,7 @@ def _loose(run: Run) -> tuple[Layer, ...]:
     return unrolled(run, tuple(layer for part in parts for layer in part), applications(run))
 
 
-def _sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:
+def sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:
     """The recurrent matrix whose change moves the loss most at the first look, where nothing clips."""
     gradients, weights, loss = run.matrix(GRADIENT_L2).first(1), run.matrix(WEIGHT_L2).first(1), loss_curve(run)
     if not len(gradients) or not len(weights) or loss is None or not len(loss.curve) or run.has(CLIP_NORM):

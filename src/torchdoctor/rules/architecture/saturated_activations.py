@@ -99,10 +99,10 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     until, trace = broken_at(run), run.matrix(SATURATED)
     if until is not None:
         trace = trace.between(0, until - 1)
-    hidden = [m for m in _hidden(run) if m.name in trace.columns]
+    hidden = [m for m in hidden_modules(run) if m.name in trace.columns]
     if len(trace) < MIN_LOOKS or not hidden:
         return
-    layers = [layer for m in hidden if (layer := _saturated(m, trace.column(m.name)))]
+    layers = [layer for m in hidden if (layer := saturated_layer(m, trace.column(m.name)))]
     loss = loss_curve(run)
     stuck = loss is not None and loss.stuck
     standing = [layer for layer in layers if layer.first >= SHARE or stuck]
@@ -145,7 +145,7 @@ def _of_gates(run: Run, name: str, spread: float) -> Finding:
     )
 
 
-def _hidden(run: Run) -> list[ModuleFact]:
+def hidden_modules(run: Run) -> list[ModuleFact]:
     """Sigmoids and tanhs with a weight layer of the same model behind them."""
     with_weights = {p.module for p in run.parameters.values() if len(p.shape) >= 2}
     near_loss = {o.name for f in run.facts(GraphFact) for o in LossGraph(f).operators}
@@ -194,7 +194,7 @@ def _model(run: Run, name: str) -> str:
     return next((m for m in models if len(models) > 1 and (name == m or name.startswith(f"{m}."))), "")
 
 
-def _saturated(module: ModuleFact, trace: Trace) -> Layer | None:
+def saturated_layer(module: ModuleFact, trace: Trace) -> Layer | None:
     finite = np.isfinite(trace.values)
     steps, values = trace.steps[finite], trace.values[finite]
     if len(values) < MIN_LOOKS:
@@ -226,7 +226,6 @@ def _finding(run: Run, layers: list[Layer], stuck: bool) -> Finding:
     if loss is not None and len(loss.curve):
         text = f"the loss went from {curves.figure(loss.begin)} to {curves.figure(loss.end)}"
         evidence.append(Evidence(text, value=loss.fell, spark=loss.spark))
-    gain = "nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain('tanh'))"
     return RULE.finding(
         severity=Severity.ERROR if stuck and from_start else Severity.WARNING,
         confidence=0.85 if from_start else 0.7,
@@ -237,11 +236,15 @@ def _finding(run: Run, layers: list[Layer], stuck: bool) -> Finding:
         where=[Place(module=layer.name) for layer in layers[:3]],
         first_step=worst.onset,
         evidence=evidence,
-        fix=Fix(
-            "Start the weights before these units smaller (Xavier), and normalise what goes into them."
-            if from_start
-            else "Lower the learning rate, or put a normalisation layer before these units.",
-            gain.replace("calculate_gain('tanh')", "calculate_gain('sigmoid')") if worst.kind == "sigmoid" else gain,
-        ),
+        fix=remedy(worst.kind, from_start),
         symptoms=("slow-descent",),
+    )
+
+
+def remedy(kind: str, from_start: bool) -> Fix:
+    return Fix(
+        "Start the weights before these units smaller (Xavier), and normalise what goes into them."
+        if from_start
+        else "Lower the learning rate, or put a normalisation layer before these units.",
+        f"nn.init.xavier_uniform_(layer.weight, gain=nn.init.calculate_gain('{kind}'))",
     )

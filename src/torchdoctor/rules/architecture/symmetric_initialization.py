@@ -80,7 +80,7 @@ class Symmetric:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    found = [s for layers in stacks(run) for layer in layers if (s := _symmetric(run, layer))]
+    found = [s for layers in stacks(run) for layer in layers if (s := symmetric_layer(run, layer))]
     if found:
         yield _finding(run, found)
     elif len(spread := run.matrix(WEIGHT_UNIT_SPREAD).first(1).values) and np.isfinite(spread).any():
@@ -89,7 +89,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             yield RuledOut(RULE.name, "units of every layer start different", WEIGHT_UNIT_SPREAD.name, least)
 
 
-def _symmetric(run: Run, layer: Layer) -> Symmetric | None:
+def symmetric_layer(run: Run, layer: Layer) -> Symmetric | None:
     weight, gradient = run.matrix(WEIGHT_UNIT_SPREAD), run.matrix(GRADIENT_UNIT_SPREAD)
     if layer.units < 2 or layer.name not in weight.columns:
         return None

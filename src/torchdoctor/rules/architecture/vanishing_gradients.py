@@ -173,7 +173,7 @@ def _starvation(run: Run, inner: Profile) -> float | None:
     return medians[0] / medians[1] if medians[1] > 0 else None
 
 
-def _activations_on_the_way(run: Run) -> str | None:
+def activations_on_the_way(run: Run) -> str | None:
     kinds = {f.activation for f in run.modules.values()} & {"sigmoid", "tanh"}
     return " and ".join(sorted(kinds)) if kinds else None
 
@@ -191,7 +191,7 @@ def _finding(run: Run, inner: Profile, harm: Harm) -> Finding:
         ),
         Evidence(harm.text, UPDATE_RATIO.name),
     ]
-    kinds = _activations_on_the_way(run)
+    kinds = activations_on_the_way(run)
     if kinds:
         evidence.append(Evidence(f"activations on the way: {kinds}"))
     loss = loss_curve(run)
@@ -207,7 +207,7 @@ def _finding(run: Run, inner: Profile, harm: Harm) -> Finding:
         "they stay close to their random start.",
         where=[Place(module=layer.module, parameter=layer.name) for layer in inner.layers[:2]],
         evidence=evidence,
-        fix=_fix(kinds),
+        fix=remedy(kinds),
         symptoms=("slow-descent", "flat-after-drop", "both-high-and-equal"),
     )
 
@@ -244,7 +244,7 @@ def _over_time(run: Run, fade: Fading) -> Finding:
     )
 
 
-def _fix(kinds: str | None) -> Fix:
+def remedy(kinds: str | None) -> Fix:
     if kinds:
         return Fix(
             f"Use ReLU or GELU instead of {kinds} between the layers, or add normalisation or skip connections.",
