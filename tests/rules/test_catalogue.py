@@ -135,14 +135,14 @@ LATER: dict[str, str] = {
     "training-serving-skew": "needs samples from use, which an instrument brings",
     "ranks-out-of-sync": "comes with distributed training",
     "plateau-or-saddle": "needs the Hessian's smallest eigenvalue, which an instrument brings",
-    "within-seed-noise": "needs several runs",
-    "unseeded-randomness": "needs several runs",
-    "nondeterministic-operations": "needs several runs",
 }
 """Entries without a rule, and why."""
 
 WITHOUT_TWINS: dict[str, str] = {
     "environment-differs": "compares two runs; tests/compare holds it",
+    "within-seed-noise": "compares several runs; tests/experiments holds it",
+    "unseeded-randomness": "compares several runs; tests/experiments holds it",
+    "nondeterministic-operations": "compares several runs; tests/experiments holds it",
 }
 """Diagnoses that no script of the zoo can show."""
 

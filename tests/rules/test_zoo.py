@@ -19,8 +19,8 @@ from torchdoctor import zoo
 from torchdoctor.rules import catalogue
 
 CASES = zoo.cases()
-COMPARES_RUNS = {"environment-differs"}
-"""Needs two runs, so it has no twins; `torchdoctor diff` is tested on its own."""
+COMPARES_RUNS = {*("environment-differs", "within-seed-noise", "unseeded-randomness", "nondeterministic-operations")}
+"""Need several runs, so they have no twins; `torchdoctor diff` and `torchdoctor seeds` are tested on their own."""
 EVERY = 15
 UNSTEADY = {"memory-growth"}
 """The memory of a machine that does other things, too, hides it at times."""

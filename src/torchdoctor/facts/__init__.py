@@ -51,6 +51,7 @@ from torchdoctor.facts.procedure import (
     ResumeFact,
     SchedulerFact,
 )
+from torchdoctor.facts.repeats import SeedsFact, StartsFact
 
 __all__ = [
     "GAVE_UP",
@@ -97,9 +98,11 @@ __all__ = [
     "ResumeFact",
     "SamplesFact",
     "SchedulerFact",
+    "SeedsFact",
     "SharpnessFact",
     "SpikeFact",
     "SplitFact",
+    "StartsFact",
     "SynchronisationFact",
     "TokenTargetsFact",
     "TokensFact",
