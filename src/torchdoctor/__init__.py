@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torchdoctor.instruments.gradients import gradient_summary
     from torchdoctor.instruments.modes import evaluating, training
     from torchdoctor.instruments.nonfinite import find_nonfinite
+    from torchdoctor.instruments.sharpness import sharpness
+    from torchdoctor.instruments.weights import weight_distribution
     from torchdoctor.run import Run
     from torchdoctor.store.reader import open_run
 
@@ -39,6 +41,8 @@ _HOME = {
     "training": "torchdoctor.instruments.modes",
     "gradient_summary": "torchdoctor.instruments.gradients",
     "find_nonfinite": "torchdoctor.instruments.nonfinite",
+    "weight_distribution": "torchdoctor.instruments.weights",
+    "sharpness": "torchdoctor.instruments.sharpness",
 }
 __all__ = [
     "Doctor",
@@ -56,8 +60,10 @@ __all__ = [
     "find_nonfinite",
     "gradient_summary",
     "open_run",
+    "sharpness",
     "training",
     "watch",
+    "weight_distribution",
 ]
 
 
