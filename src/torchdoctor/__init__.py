@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from torchdoctor.engine import examine
     from torchdoctor.errors import StopTraining, TorchdoctorError, TrainingHalted
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
+    from torchdoctor.instruments.clipping import suggest_clipping
     from torchdoctor.instruments.gradients import gradient_summary
+    from torchdoctor.instruments.landscape import landscape
     from torchdoctor.instruments.modes import evaluating, training
+    from torchdoctor.instruments.noise_scale import gradient_noise_scale
     from torchdoctor.instruments.nonfinite import find_nonfinite
     from torchdoctor.instruments.sharpness import sharpness
     from torchdoctor.instruments.weights import weight_distribution
@@ -43,6 +46,9 @@ _HOME = {
     "find_nonfinite": "torchdoctor.instruments.nonfinite",
     "weight_distribution": "torchdoctor.instruments.weights",
     "sharpness": "torchdoctor.instruments.sharpness",
+    "landscape": "torchdoctor.instruments.landscape",
+    "suggest_clipping": "torchdoctor.instruments.clipping",
+    "gradient_noise_scale": "torchdoctor.instruments.noise_scale",
 }
 __all__ = [
     "Doctor",
@@ -58,9 +64,12 @@ __all__ = [
     "evaluating",
     "examine",
     "find_nonfinite",
+    "gradient_noise_scale",
     "gradient_summary",
+    "landscape",
     "open_run",
     "sharpness",
+    "suggest_clipping",
     "training",
     "watch",
     "weight_distribution",

@@ -1,0 +1,301 @@
+"""Where to clip gradients: the norms of a training without clipping, and what each threshold would do to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.optim import Optimizer
+
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.batches import check_loader, endless
+from torchdoctor.instruments.palette import BAND, BLUE, ORANGE, RED
+from torchdoctor.instruments.progress import progress_bar
+from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.state import untouched
+from torchdoctor.instruments.subject import StepFn, Subject
+from torchdoctor.instruments.tables import table
+from torchdoctor.rules import curves
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.hyperparameters.clipping_too_tight import SKIPPED, SUGGESTED
+from torchdoctor.rules.movement import OF_TORCH, PLAIN
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+STEPS = 200
+"""The 95th percentile of so many norms rests on ten of them."""
+LEAST_STEPS = 20
+"""As the rule on clipping that is too tight wants them."""
+USUAL = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
+"""Thresholds that people copy from each other; 1.0 is that of most language models."""
+SPIKE = 5.0
+"""Norm over the median: recurrent nets without trouble scatter within a few times it (Pascanu et al., 2013)."""
+DOMINANT = 10.0
+"""Largest norm over the median from which a single step can undo many."""
+CALM = 2.5
+"""Largest norm over the median up to which there is nothing to cut."""
+MOVED, SURE = 1.5, 3.0
+"""Factor between the ends of the look, and its standard errors, from which the norms still move."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    value: float
+    acts: float
+    """share of the steps that it would cut"""
+    keeps: float
+    """what is left of the typical step that it cuts; 1 where it cuts none"""
+
+
+@dataclass(frozen=True)
+class ClippingAdvice(Result):
+    norms: NDArray[np.float64]
+    """of the gradient before each update, without clipping"""
+    losses: NDArray[np.float64]
+    recommended: float
+    median: float
+    percentile_95: float
+    largest: float
+    table: tuple[Threshold, ...]
+    trend: str
+    """"steady", "falling" or "rising\""""
+    change: float
+    """level at the end over level at the beginning"""
+    spikes: int
+    """steps with more than five times the median"""
+    adaptive: bool
+    """the optimizer divides the gradient's size out, as Adam does"""
+    broke_at: int | None
+    """the first step whose norm was NaN or Inf"""
+    in_use: float | None = None
+
+    @property
+    def needed(self) -> bool:
+        """Whether single steps stand out so far that cutting them makes a difference."""
+        return self.broke_at is not None or self.largest > CALM * self.median
+
+    @property
+    def warnings(self) -> list[str]:
+        found = []
+        if self.broke_at is not None:
+            found.append(f"Without clipping the gradient was NaN or Inf at step {self.broke_at}; norms end there.")
+        if len(self.norms) < LEAST_STEPS:
+            found.append(f"Only {len(self.norms)} norms: a 95th percentile needs {LEAST_STEPS} and better {STEPS}.")
+        if self.trend == "falling":
+            found.append(
+                f"The norms still fall, to {self.change:.2g} of where they began: this is the second half's threshold; "
+                "look again later in training."
+            )
+        if self.trend == "rising":
+            found.append(
+                f"The norms grow, {self.change:.2g}-fold during the look: clipping hides that, a lower rate or warmup "
+                "cures it."
+            )
+        if self.largest > DOMINANT * self.median:
+            share = self.spikes / max(1, len(self.norms))
+            found.append(
+                f"Spikes dominate: the largest norm is {figure(self.largest / self.median)} times the median, and "
+                f"{share:.1%} of the steps exceed five times it. Look at their batches."
+            )
+        return found
+
+    def __str__(self) -> str:
+        value = figure(self.recommended).replace(",", "")
+        acts = next((t.acts for t in self.table if t.value == self.recommended), math.nan)
+        if self.needed:
+            lines = [f"Clip at {value}: it cuts {acts:.1%} of the steps, the exceptional ones."]
+        else:
+            lines = [f"Clipping is hardly needed: no norm is above {self.largest / self.median:.2g} times the median."]
+            lines.append(f"  As a safety net {value} would cut {acts:.1%} of the steps.")
+        lines.append(f"  torch.nn.utils.clip_grad_norm_(model.parameters(), {value})")
+        lines += [f"  warning: {text}" for text in self.warnings]
+        if self.adaptive:
+            lines.append("  This optimizer divides the gradient's size out: a threshold only matters for spikes.")
+        lines.append(
+            f"  {len(self.norms)} norms: median {figure(self.median)}, 95th percentile {figure(self.percentile_95)}, "
+            f"largest {figure(self.largest)}"
+        )
+        rows = [(f"{figure(t.value)}{self._mark(t)}", f"{t.acts:.1%}", f"{t.keeps:.0%}") for t in self.table]
+        return "\n".join([*lines, "", *table(("threshold", "steps cut", "left of a cut step"), rows)])
+
+    def _mark(self, threshold: Threshold) -> str:
+        if threshold.value == self.in_use:
+            return " (in use)"
+        return " (recommended)" if threshold.value == self.recommended else ""
+
+    def plot(self) -> Figure:
+        steps, above = np.arange(len(self.norms)), self.norms > self.recommended
+        title = f"{int(above.sum())} of {len(self.norms)} gradient norms exceed {figure(self.recommended)}"
+        if self.trend != "steady":
+            title += f", and the norms are {self.trend}"
+        chart = new_figure(title, "step", "gradient norm before clipping", yaxis_type="log")
+        for name, keep, colour, symbol in (("kept", ~above, BLUE, "circle"), ("cut", above, RED, "x")):
+            chart.add_scatter(
+                x=steps[keep],
+                y=self.norms[keep],
+                mode="markers",
+                name=name,
+                marker={"color": colour, "symbol": symbol},
+            )
+        chart.add_hline(self.recommended, line={"color": RED, "dash": "dash"}, annotation_text="recommended")
+        chart.add_hline(self.median, line={"color": BLUE, "dash": "dot"}, annotation_text="median")
+        if self.in_use is not None:
+            chart.add_hline(self.in_use, line={"color": ORANGE, "dash": "dash"}, annotation_text="in use")
+        low = float(self.norms[self.norms > 0].min(initial=self.recommended)) / 2
+        chart.add_hrect(low, self.recommended, fillcolor=BAND, line_width=0, layer="below")
+        return chart
+
+
+def suggest_clipping(
+    model: nn.Module,
+    optimizer: Optimizer,
+    loader: Iterable[Any],
+    loss_fn: Callable[..., Any] | None = None,
+    *,
+    step_fn: StepFn | None = None,
+    steps: int = STEPS,
+    accumulate: int = 1,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    autocast: torch.dtype | None = None,
+    progress: bool = True,
+) -> ClippingAdvice:
+    """Trains for so many steps without clipping and proposes a threshold; then everything is as it was.
+
+        print(torchdoctor.suggest_clipping(model, optimizer, loader, nn.CrossEntropyLoss()))
+
+    `max_norm` is the threshold in use, if any, to see it in the table. `accumulate` batches make up an update; their
+    gradients are averaged. `norm_type` is that of clip_grad_norm_.
+    """
+    if steps < 2 or accumulate < 1:
+        raise UsageError(f"steps={steps}, accumulate={accumulate}: at least two steps of one batch each are needed")
+    if max_norm is not None and not max_norm > 0:
+        raise UsageError(f"max_norm={max_norm} cuts everything; a threshold is above 0")
+    subject = Subject(model, loss_fn, step_fn=step_fn, autocast=autocast)
+    return measure_clipping(
+        subject,
+        optimizer,
+        loader,
+        steps=steps,
+        accumulate=accumulate,
+        max_norm=max_norm,
+        norm_type=norm_type,
+        progress=progress,
+    )
+
+
+def measure_clipping(
+    subject: Subject,
+    optimizer: Optimizer,
+    loader: Iterable[Any],
+    *,
+    steps: int = STEPS,
+    accumulate: int = 1,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    progress: bool = True,
+) -> ClippingAdvice:
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(f"optimizer is a {type(optimizer).__name__}, not a torch.optim.Optimizer")
+    check_loader(loader)
+    with (
+        untouched(subject.model, optimizer, loaders=(loader,)),
+        torch.enable_grad(),
+        progress_bar("training without clipping", steps, progress) as advance,
+    ):
+        if not subject.model.training:
+            subject.model.train()
+        norms, losses = [], []
+        batches = endless(loader)
+        for _ in range(steps):
+            norm, loss = _step(subject, optimizer, list(islice(batches, accumulate)), norm_type)
+            norms.append(norm)
+            losses.append(loss)
+            advance()
+            if not math.isfinite(norm):
+                break
+    name = type(optimizer).__name__
+    return advise(np.array(norms), np.array(losses), max_norm, name in OF_TORCH and name not in PLAIN)
+
+
+def _step(subject: Subject, optimizer: Optimizer, batches: list[Any], norm_type: float) -> tuple[float, float]:
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros(())
+        for batch in batches:
+            loss = subject.loss(batch) / len(batches)
+            if not loss.requires_grad:
+                raise UsageError("the loss hangs on no trainable parameter; torchdoctor.overfit_batch says why")
+            loss.backward()
+            total = total + loss.detach().float().cpu()
+        seen.append((float(nn.utils.clip_grad_norm_(held, math.inf, norm_type)), float(total)))
+        return total
+
+    held = [p for p in subject.model.parameters() if p.requires_grad]
+    seen: list[tuple[float, float]] = []
+    if isinstance(optimizer, torch.optim.LBFGS):
+        optimizer.step(closure)
+    else:
+        closure()
+        if math.isfinite(seen[0][0]):
+            optimizer.step()
+    return seen[0]
+
+
+def advise(
+    norms: NDArray[np.float64], losses: NDArray[np.float64], in_use: float | None = None, adaptive: bool = False
+) -> ClippingAdvice:
+    """What these norms, one a step, ask for."""
+    finite = np.isfinite(norms)
+    broke_at = None if finite.all() else int(np.argmin(finite))
+    kept = norms[finite]
+    if not len(kept) or not (kept > 0).any():
+        seen = "NaN or Inf from the first step" if broke_at == 0 else "all zero"
+        raise UsageError(f"the gradients are {seen}, so there is no norm to clip at; see torchdoctor.gradient_summary")
+    settled = kept[int(SKIPPED * len(kept)) :]
+    trend, change = _course(settled)
+    basis = settled if trend == "steady" else settled[len(settled) // 2 :]
+    median, high = float(np.median(basis)), float(np.percentile(basis, SUGGESTED))
+    recommended = float(f"{min(high, SPIKE * median) if median > 0 else high:.2g}")
+    values = {v for v in USUAL if kept.min() / 2 <= v <= 2 * kept.max()} | {recommended, in_use or recommended}
+    table_ = tuple(_threshold(v, basis) for v in sorted(values))
+    spikes = int((basis > SPIKE * median).sum())
+    return ClippingAdvice(
+        norms=kept,
+        losses=losses,
+        recommended=recommended,
+        median=median,
+        percentile_95=high,
+        largest=float(basis.max()),
+        table=table_,
+        trend=trend,
+        change=change,
+        spikes=spikes,
+        adaptive=adaptive,
+        broke_at=broke_at,
+        in_use=in_use,
+    )
+
+
+def _threshold(value: float, norms: NDArray[np.float64]) -> Threshold:
+    cut = norms[norms > value]
+    return Threshold(value, len(cut) / len(norms), float(np.median(value / cut)) if len(cut) else 1.0)
+
+
+def _course(norms: NDArray[np.float64]) -> tuple[str, float]:
+    logs = np.log(np.maximum(norms, np.finfo(np.float64).tiny))
+    line = curves.trend(logs)
+    change = math.exp(np.clip(line.change, -50, 50)) if math.isfinite(line.error) else 1.0
+    if line.sigmas < -SURE and change < 1 / MOVED:
+        return "falling", change
+    if line.sigmas > SURE and change > MOVED:
+        return "rising", change
+    return "steady", change

@@ -1,0 +1,125 @@
+"""Thresholds for norms that are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchdoctor
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.clipping import advise
+
+
+def advice(norms: np.ndarray, **options: object):  # type: ignore[no-untyped-def]
+    return advise(np.asarray(norms, np.float64), np.zeros(len(norms)), **options)  # type: ignore[arg-type]
+
+
+def test_the_95th_percentile_and_what_a_threshold_does() -> None:
+    norms = np.random.default_rng(0).permutation(np.linspace(1, 2, 1000))
+    found = advice(norms, in_use=1.5)
+    assert found.trend == "steady" and found.recommended == pytest.approx(1.95, abs=0.06)
+    row = next(t for t in found.table if t.value == 1.5)
+    assert row.acts == pytest.approx(0.5, abs=0.03)
+    assert row.keeps == pytest.approx(1.5 / 1.75, abs=0.01)
+    assert not found.needed and "hardly needed" in str(found) and "1.5 (in use)" in str(found)
+
+
+def test_spikes_do_not_set_the_threshold() -> None:
+    generator = np.random.default_rng(0)
+    norms = generator.uniform(0.9, 1.1, 400)
+    norms[generator.choice(400, 40, replace=False)] = 100.0
+    found = advice(norms)
+    assert found.needed and found.recommended == pytest.approx(5.0, rel=0.1)
+    assert any("Spikes dominate" in w for w in found.warnings)
+    assert "gradient norms exceed" in found.plot().layout.title.text
+
+
+def test_norms_that_move_are_told() -> None:
+    noise = np.random.default_rng(0).uniform(0.9, 1.1, 200)
+    falling, rising = advice(np.geomspace(100, 1, 200) * noise), advice(np.geomspace(1, 100, 200) * noise)
+    assert falling.trend == "falling" and falling.recommended < 20
+    assert rising.trend == "rising" and any("grow" in w for w in rising.warnings)
+
+
+def test_it_ends_where_the_gradient_breaks() -> None:
+    found = advice([*([1.0, 1.1, 0.9] * 10), math.inf])
+    assert found.broke_at == 30 and found.needed and "at step 30" in str(found)
+
+
+def batches(count: int = 64) -> DataLoader:
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(count, 5), torch.randint(0, 3, (count,)))
+    return DataLoader(data, 8, shuffle=True, generator=torch.Generator().manual_seed(0))
+
+
+def test_norms_are_those_of_an_unclipped_training() -> None:
+    model = nn.Linear(5, 3)
+    optimizer, loader = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), batches()
+    found = torchdoctor.suggest_clipping(model, optimizer, loader, nn.CrossEntropyLoss(), steps=30)
+    expected = []
+    while len(expected) < 30:
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            expected.append(float(nn.utils.clip_grad_norm_(model.parameters(), math.inf)))
+            optimizer.step()
+    assert found.norms == pytest.approx(expected[:30], rel=1e-5)
+    assert not found.adaptive and len(found.losses) == 30
+
+
+def test_accumulated_batches_are_one_step() -> None:
+    model, (x, y) = nn.Linear(5, 3), next(iter(batches()))
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    found = torchdoctor.suggest_clipping(
+        model, optimizer, [(x[:4], y[:4]), (x[4:], y[4:])], nn.CrossEntropyLoss(), steps=3, accumulate=2
+    )
+    nn.functional.cross_entropy(model(x), y).backward()
+    assert found.norms[0] == pytest.approx(float(nn.utils.clip_grad_norm_(model.parameters(), 1e9)), rel=1e-5)
+
+
+def test_nothing_is_left_behind() -> None:
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 3)).eval()
+    optimizer, loader = torch.optim.Adam(model.parameters(), 0.1), batches()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    drawn, own = torch.random.get_rng_state(), loader.generator.get_state()
+    found = torchdoctor.suggest_clipping(model, optimizer, loader, nn.CrossEntropyLoss(), steps=25)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert not optimizer.state and not model.training and all(p.grad is None for p in model.parameters())
+    assert torch.equal(drawn, torch.random.get_rng_state()) and torch.equal(own, loader.generator.get_state())
+    assert found.adaptive and "only matters for spikes" in str(found)
+
+
+def test_a_search_that_calls_back() -> None:
+    model = nn.Linear(5, 3)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    found = torchdoctor.suggest_clipping(model, optimizer, batches(), nn.CrossEntropyLoss(), steps=4)
+    assert len(found.norms) == 4 and any("Only 4 norms" in w for w in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"loader": []}, "gives no batch"),
+        ({"loss_fn": nn.CrossEntropyLoss(reduction="none")}, "one number"),
+        ({"optimizer": "adam"}, "not a torch"),
+        ({"steps": 1}, "at least two steps"),
+        ({"max_norm": 0.0}, "above 0"),
+        ({"loader": [{"a": torch.ones(2, 5), "b": torch.ones(2)}]}, "none of these is known"),
+        ({"loss_fn": lambda o, t: o.sum() * math.nan}, "NaN or Inf from the first step"),
+        ({"loss_fn": lambda o, t: o.detach().sum()}, "no trainable"),
+    ],
+)
+def test_what_cannot_be_is_said(change: dict[str, object], said: str) -> None:
+    model = nn.Linear(5, 3)
+    given = {
+        "optimizer": torch.optim.SGD(model.parameters(), 0.1),
+        "loader": batches(),
+        "loss_fn": nn.CrossEntropyLoss(),
+    }
+    with pytest.raises(UsageError, match=said):
+        torchdoctor.suggest_clipping(model, **(given | change))  # type: ignore[arg-type]
