@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from torchdoctor.engine import examine
     from torchdoctor.errors import StopTraining, TorchdoctorError, TrainingHalted
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
+    from torchdoctor.instruments import schedules, stable
+    from torchdoctor.instruments.batch_report import validate_batch
     from torchdoctor.instruments.clipping import suggest_clipping
     from torchdoctor.instruments.gradients import gradient_summary
     from torchdoctor.instruments.landscape import landscape
@@ -49,6 +51,11 @@ _HOME = {
     "landscape": "torchdoctor.instruments.landscape",
     "suggest_clipping": "torchdoctor.instruments.clipping",
     "gradient_noise_scale": "torchdoctor.instruments.noise_scale",
+    "validate_batch": "torchdoctor.instruments.batch_report",
+}
+_MODULES = {
+    "schedules": "torchdoctor.instruments.schedules",
+    "stable": "torchdoctor.instruments.stable",
 }
 __all__ = [
     "Doctor",
@@ -68,21 +75,27 @@ __all__ = [
     "gradient_summary",
     "landscape",
     "open_run",
+    "schedules",
     "sharpness",
+    "stable",
     "suggest_clipping",
     "training",
+    "validate_batch",
     "watch",
     "weight_distribution",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name in _MODULES:
+        value: Any = importlib.import_module(_MODULES[name])
+    elif name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    else:
         raise AttributeError(f"module 'torchdoctor' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, *_MODULES])
