@@ -24,7 +24,6 @@ from torch.optim import Optimizer
 from torchdoctor import signals
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.updating import nudge
 from torchdoctor.facts import TRAIN, Fact, InputsFact, ModelFact
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.probes.activations import KINDS, ActivationProbe, first_tensor
@@ -252,12 +251,3 @@ def _look(bench: Bench) -> Start:
         looker.look(step, batch)
         looks += 1
     return looker.end(looks)
-
-
-def follow(bench: Bench, updates: int) -> Run:
-    """The same over so many small updates of every parameter by its gradient, whatever the optimizer's settings are."""
-    looker = _Looker(bench)
-    for step, batch in enumerate(islice(cycle(bench.train), updates + 1)):
-        looker.look(step, batch)
-        nudge(bench.model)
-    return looker.end(updates + 1).run
