@@ -72,10 +72,11 @@ def nonfinite_problem(seen: Seen, tensor: Tensor) -> Problem:
     rows = bad.flatten(1).any(1) if bad.dim() > 1 else bad.reshape(-1)
     first = torch.nonzero(bad)[0].tolist() if bad.dim() else []
     kind = "NaN" if bool(torch.isnan(tensor).any()) else "Inf"
+    count = "1 element is" if seen.nonfinite == 1 else f"{seen.nonfinite} elements are"
+    affected = f"{int(rows.sum())} of {len(rows)} samples"
     return Problem(
         Severity.ERROR,
         seen.name,
-        f"{seen.nonfinite} element{' is' if seen.nonfinite == 1 else 's are'} NaN or Inf, in {int(rows.sum())} of {len(rows)} samples; the first ({kind}) at "
-        f"{first}",
+        f"{count} NaN or Inf, in {affected}; the first ({kind}) at {first}",
         "One of them makes the loss NaN, and with it every weight. Drop these samples or fill the gaps.",
     )
