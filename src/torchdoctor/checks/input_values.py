@@ -13,7 +13,7 @@ from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.contamination import contaminated
 from torchdoctor.checks.looks import Look, Looks, Lookup, look_at, looks_of
-from torchdoctor.checks.records import found, main_input, outcome_of, record_of
+from torchdoctor.checks.records import found, main_input, outcome_of, record_of, worst_of
 from torchdoctor.checks.sources import Source, inputs_of
 from torchdoctor.facts import TRAIN, InputsFact
 from torchdoctor.findings import Fix, Severity
@@ -46,14 +46,15 @@ def perform(bench: Bench) -> Outcome:
     if not any(look.inputs for look in looks.train):
         return skipped(f"the model was not reached: {_said(looks)}")
     source = Source(bench.train_loader, bench.train)
-    judged = (
+    run = record_of(bench)
+    judged = worst_of(
         _judge_ids(looks, source),
         _judge_finite(bench, looks, source),
         _judge_type(bench, looks),
-        _judge_variety(record_of(bench)),
-        _judge_scale(looks, record_of(bench)),
+        _judge_variety(run),
+        _judge_scale(looks, run),
     )
-    return next((outcome for outcome in judged if outcome is not None), None) or _pass(looks, record_of(bench))
+    return judged or _pass(looks, run)
 
 
 def _said(looks: Looks) -> str:

@@ -111,3 +111,9 @@ def outcome_of(finding: Finding, severity: Severity | None = None, **figures: An
         finding.where,
         figures,
     )
+
+
+def worst_of(*outcomes: Outcome | None) -> Outcome | None:
+    """The gravest of those that say something, the first of equals."""
+    said = [outcome for outcome in outcomes if outcome is not None]
+    return min(said, key=lambda outcome: outcome.severity.rank, default=None)

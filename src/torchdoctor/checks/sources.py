@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
@@ -155,7 +155,7 @@ class Source:
             return None
         for column in sorted(self.columns, key=lambda c: c.name.lower() not in LABEL_NAMES):
             held = column.numbers()
-            if held is not None and all(held[at] == value for at, value in zip(places, wanted, strict=False)):
+            if held is not None and all(agree(held[at], value) for at, value in zip(places, wanted, strict=False)):
                 return held
         return None
 
@@ -164,16 +164,24 @@ class Source:
         """Columns that an item's inputs are taken from as they are stored, by the input's position."""
         if not self.is_indexed:
             return {}
+        return self._columns_behind(lambda item: batch_tensors(inputs_of(item)))
+
+    @cached_property
+    def stored_target(self) -> Column | None:
+        """The column that targets of several numbers are taken from as they are stored."""
+        return self._columns_behind(lambda item: batch_tensors(target_of(item))).get(0) if self.is_indexed else None
+
+    def _columns_behind(self, part: Callable[[Any], list[Tensor]]) -> dict[int, Column]:
         places = self.places(CONFIRMING)
-        given = [batch_tensors(inputs_of(item)) for item in self.items(self.indices[places], ITEM_SECONDS / 2)]
+        given = [part(item) for item in self.items(self.indices[places], ITEM_SECONDS / 2)]
         found: dict[int, Column] = {}
         for column in self.columns:
-            if not isinstance(column.held, Tensor | np.ndarray):
+            if not isinstance(column.held, Tensor | np.ndarray) or column.held.dtype == np.dtype(object):
                 continue
             rows = [torch.as_tensor(row) for row in column.take(places[: len(given)])]
             for position in range(min(map(len, given), default=0)):
                 pairs = [(tensors[position], row) for tensors, row in zip(given, rows, strict=True)]
-                if all(a.dtype == b.dtype and torch.equal(a.cpu(), b.cpu()) for a, b in pairs):
+                if all(a.dtype == b.dtype and same(a, b) for a, b in pairs):
                     found.setdefault(position, column)
         return found
 
@@ -222,6 +230,14 @@ class Column:
         return np.asarray(values).reshape(len(values))
 
 
+def same(a: Tensor, b: Tensor) -> bool:
+    """NaN equals NaN."""
+    if a.shape != b.shape:
+        return False
+    a, b = a.cpu(), b.cpu()
+    return torch.allclose(a, b, rtol=0, atol=0, equal_nan=True) if a.is_floating_point() else torch.equal(a, b)
+
+
 def length(thing: Any) -> int | None:
     try:
         return len(thing)
@@ -244,6 +260,10 @@ def target_of(item: Any) -> Any:
     if isinstance(item, Mapping):
         return next((item[key] for key in TARGET_KEYS if key in item), None)
     return item[-1] if isinstance(item, list | tuple) and len(item) > 1 else None
+
+
+def agree(a: float, b: float | None) -> bool:
+    return b is not None and (a == b or (a != a and b != b))
 
 
 def as_number(value: Any) -> float | None:

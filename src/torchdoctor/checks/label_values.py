@@ -1,0 +1,191 @@
+"""Labels fit the loss, targets are finite and of a size that can be reached, and no class drowns the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from torchdoctor.checks.balance import (
+    CLASSES,
+    LEAST_LABELS,
+    Labels,
+    goes_in_unchanged,
+    judge_balance,
+    judge_many,
+    labels_of,
+)
+from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
+from torchdoctor.checks.contamination import contaminated
+from torchdoctor.checks.looks import Look, Looks, looks_of, targets_of
+from torchdoctor.checks.records import found, outcome_of, record_of, worst_of
+from torchdoctor.checks.sources import Source, target_of
+from torchdoctor.findings import Evidence, Fix, Severity
+from torchdoctor.probes.batches import batch_tensors
+from torchdoctor.rules import baseline
+from torchdoctor.rules.curves import figure
+from torchdoctor.rules.data import invalid_labels, nan_in_targets, unnormalized_inputs
+from torchdoctor.rules.data.unnormalized_inputs import EXTREME, LARGE_TARGET
+from torchdoctor.rules.nonfinite import Outcome as Effect
+from torchdoctor.rules.nonfinite import counted
+from torchdoctor.run import Run
+
+CHECK = Check(
+    name="label-values",
+    asks="labels fit the loss, and no class drowns the others",
+    part=DATA,
+    order=20,
+    diagnoses=("invalid-labels", "nan-in-targets", "class-imbalance", "unnormalized-inputs"),
+)
+REACHED = 3.0
+"""The size of targets over that of the outputs: within it the model already speaks their scale."""
+
+
+def perform(bench: Bench) -> Outcome:
+    if not bench.train:
+        return skipped("no training batch was handed over")
+    looks, run = looks_of(bench), record_of(bench)
+    source = Source(bench.train_loader, bench.train)
+    finding = found(invalid_labels.detect(run))
+    misfit = outcome_of(finding) if finding is not None else None
+    labels = labels_of(bench, looks, source, run) if looks.error is None else None
+    judged = worst_of(_judge_finite(bench, looks, source), misfit)
+    if looks.error is not None:
+        return judged or skipped(f"the training step fails: {type(looks.error).__name__}: {looks.error}"[:240])
+    judged = worst_of(
+        judged,
+        _judge_all_labels(bench, looks, run),
+        judge_balance(labels, run),
+        judge_many(bench, looks, source, run),
+        _judge_numbers(bench, looks, run),
+    )
+    return judged or _pass(labels, run)
+
+
+# -- NaN -----------------------------------------------------------------------------------------
+
+
+def _judge_finite(bench: Bench, looks: Looks, source: Source) -> Outcome | None:
+    for step, look in enumerate(looks.train):
+        for target in _held_targets(bench, look):
+            seen = contaminated(target, look, step)
+            if seen is None or any(target.shape == given.shape for given in look.inputs):  # the inputs again
+                continue
+            handled = look.loss is not None and not look.broke
+            kept = replace(seen, outcome=Effect.HANDLED if handled else Effect.BROKE)
+            end = "they are masked out of the loss" if handled else "the loss becomes NaN with them"
+            text = f"{seen.what} in the targets of batch {step} ({counted('sample', seen.samples)}); {end}"
+            severity = Severity.INFO if handled else Severity.ERROR
+            return failed(text, nan_in_targets.RULE.name, nan_in_targets.repair(kept), severity=severity)
+    stored = source.labels
+    if stored is not None and stored.dtype.kind == "f" and not np.isfinite(stored).all():
+        bad = source.indices[np.flatnonzero(~np.isfinite(stored))]
+        return failed(
+            f"{len(bad)} of {len(stored)} targets are NaN or Inf: {counted('sample', tuple(map(int, bad)))}",
+            nan_in_targets.RULE.name,
+            Fix("Drop the samples whose target is missing.", "keep = torch.isfinite(y); X, y = X[keep], y[keep]"),
+            count=len(bad),
+        )
+    return None
+
+
+def _held_targets(bench: Bench, look: Look) -> list[Tensor]:
+    """As the batch holds them and as the loss got them."""
+    return [t for t in (*batch_tensors(target_of(look.batch)), *targets_of(bench, look)) if t.is_floating_point()]
+
+
+# -- range -----------------------------------------------------------------------------------------
+
+
+def _judge_all_labels(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
+    """The stored labels of both splits against the outputs, where they go into the loss as they are."""
+    call = next((c for c in reversed(baseline.loss_calls(run)) if c.function in CLASSES), None)
+    if call is None or not goes_in_unchanged(looks.train[0]):
+        return None
+    for name, loader, batches in (
+        ("training", bench.train_loader, bench.train),
+        ("validation", bench.validation_loader, bench.validation),
+    ):
+        labels = Source(loader, batches).labels
+        if labels is None or not np.isfinite(labels).all():
+            continue
+        kept = labels[labels != call.ignore_index] if call.ignore_index is not None else labels
+        if not len(kept):
+            continue
+        seen = replace(call, target_low=float(kept.min()), target_high=float(kept.max()), ignored=0.0)
+        misfit = invalid_labels.misfit_of(run, seen)
+        if misfit is not None and misfit.severity is not Severity.INFO:
+            where = f"{len(labels)} {name} labels run from {kept.min():g} to {kept.max():g}"
+            return Outcome(False, misfit.title, misfit.severity, "invalid-labels", (Evidence(where),), misfit.fix)
+    return None
+
+
+# -- numbers -----------------------------------------------------------------------------------------
+
+
+def _judge_numbers(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
+    call, spread = baseline.only_call(run), baseline.targets(run)
+    numeric = (*baseline.SQUARED, *baseline.ABSOLUTE)
+    if call is None or spread is None or call.function not in numeric or not math.isfinite(spread.std):
+        return None
+    size = math.hypot(spread.mean, spread.std)
+    samples = sum(len(t) for look in looks.train for t in targets_of(bench, look)[:1] if t.dim())
+    if spread.std <= 1e-6 * size and samples >= LEAST_LABELS:
+        text = f"all targets of the {samples} samples looked at are {figure(spread.mean)}: there is nothing to learn"
+        return failed(text, None, Fix("Look at how targets are made.", "print(y.min(), y.max(), y.std())"))
+    before = bench.outcomes.get("input-values")
+    if size < LARGE_TARGET or _outputs_reach(looks, size) or (before is not None and before.diagnosis is not None):
+        return None
+    return failed(
+        f"targets have mean {figure(spread.mean)} and spread {figure(spread.std)}, and the outputs start near "
+        f"{figure(_output_size(looks) or 0.0)}: most of the training would go into reaching that level",
+        unnormalized_inputs.RULE.name,
+        Fix(
+            "Standardise the targets with the training set's mean and spread, and undo it on predictions.",
+            "mean, std = y_train.mean(), y_train.std(); y_train = (y_train - mean) / std",
+        ),
+        severity=Severity.WARNING if size >= EXTREME else Severity.INFO,
+        size=size,
+    )
+
+
+def _output_size(looks: Looks) -> float | None:
+    sizes = [float(c.input.float().square().mean().sqrt()) for look in looks.train for c in look.calls[:1]]
+    return sorted(sizes)[len(sizes) // 2] if sizes else None
+
+
+def _outputs_reach(looks: Looks, size: float) -> bool:
+    given = _output_size(looks)
+    return given is None or REACHED * given >= size
+
+
+# -- well --------------------------------------------------------------------------------------------
+
+
+def _pass(labels: Labels | None, run: Run) -> Outcome:
+    said = list(_described(labels, run))
+    return passed("; ".join(said)) if said else skipped("no target that could be judged was found")
+
+
+def _described(labels: Labels | None, run: Run) -> Iterator[str]:
+    calls = baseline.loss_calls(run)
+    if labels is not None:
+        counts = labels.counts
+        most, least = max(counts.values()) / len(labels.values), min(counts.values()) / len(labels.values)
+        yield f"{labels.said} of {len(counts)} classes, with {least:.0%} to {most:.0%} each"
+        width = calls[-1].classes
+        if labels.whole and width is not None and width > len(counts):
+            yield f"{width - len(counts)} of {width} outputs have no label"
+    elif calls and calls[-1].target_low is not None:
+        low, high = min(c.target_low for c in calls if c.target_low is not None), calls[-1].target_high or 0.0
+        yield f"targets of {calls[-1].function} from {figure(low)} to {figure(high)}"
+        if calls[-1].classes is not None:
+            yield f"{calls[-1].classes} classes"
+    else:
+        spread = baseline.targets(run)
+        if spread is not None:
+            yield f"targets with mean {figure(spread.mean)} and spread {figure(spread.std)}"

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
+
+from checks.programs import HEALTHY, Program, loader
+from torchdoctor.findings import Severity
+
+NAME = "label-values"
+CLASSES = ("mlp", "cnn", "rnn", "decoder")
+
+
+def tensors(program: Program) -> tuple[Tensor, Tensor]:
+    x, y = program.train.dataset.tensors
+    return x.clone(), y.clone()
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_quiet(kind: str) -> None:
+    outcome = HEALTHY[kind]().outcome(NAME)
+    assert outcome.passed, outcome.text
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_labels_counted_from_one(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = tensors(program)
+    program.train = loader(x, y + 1)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "invalid-labels" and outcome.severity is Severity.ERROR
+    assert outcome.fix is not None and outcome.fix.code == "y = y - 1"
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_minus_one_for_no_label(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = tensors(program)
+    y.view(len(y), -1)[::7, 0] = -1
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "invalid-labels" and "-1" in outcome.text
+    assert outcome.fix is not None and "ignore_index=-1" in (outcome.fix.code or "")
+
+
+def test_ignored_labels_are_understood() -> None:
+    program = HEALTHY["mlp"]()
+    x, y = tensors(program)
+    y[::7] = -1
+    program.train, program.loss_fn = loader(x, y), nn.CrossEntropyLoss(ignore_index=-1)
+    assert program.outcome(NAME).passed
+
+
+def test_a_label_that_only_one_far_sample_has() -> None:
+    program = HEALTHY["mlp"]()
+    x, y = torch.randn(4000, 12), torch.randint(0, 4, (4000,))
+    y[3900] = 4
+    program.train = loader(x, y, shuffle=False)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "invalid-labels" and "Label 4" in outcome.text
+
+
+def test_a_label_that_only_validation_has() -> None:
+    program = HEALTHY["mlp"]()
+    x, y = program.val.dataset.tensors
+    program.val = loader(x, torch.where(torch.arange(len(y)) == len(y) - 1, 9, y), shuffle=False)
+    assert program.outcome(NAME).diagnosis == "invalid-labels"
+
+
+def test_binary_labels_of_minus_one_and_one() -> None:
+    program = HEALTHY["multilabel"]()
+    x, y = tensors(program)
+    program.train = loader(x, 2 * y - 1)
+    assert program.outcome(NAME).diagnosis == "invalid-labels"
+
+
+@pytest.mark.parametrize("cast", [torch.int32, torch.float32])
+def test_labels_of_the_wrong_type(cast: torch.dtype) -> None:
+    program = HEALTHY["mlp"]()
+    x, y = tensors(program)
+    program.train = loader(x, y.to(cast))
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "invalid-labels", outcome.text
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_a_target_that_is_missing(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = tensors(program)
+    y[5] = math.nan
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "nan-in-targets" and outcome.severity is Severity.ERROR
+
+
+def test_missing_targets_that_are_masked() -> None:
+    def masked(outputs: Tensor, y: Tensor) -> Tensor:
+        keep = torch.isfinite(y)
+        return nn.functional.mse_loss(outputs[keep], y[keep])
+
+    program = HEALTHY["regression"]()
+    x, y = tensors(program)
+    y[::5] = math.nan
+    program.train, program.loss_fn = loader(x, y), masked
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "nan-in-targets" and outcome.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(("scale", "severity"), [(2000.0, Severity.WARNING), (60.0, Severity.INFO)])
+def test_targets_that_are_not_scaled(scale: float, severity: Severity) -> None:
+    program = HEALTHY["regression"]()
+    x, y = tensors(program)
+    program.train = loader(x, y / y.std() * scale)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "unnormalized-inputs" and outcome.severity is severity
+
+
+def test_a_head_that_starts_at_the_level_of_its_targets() -> None:
+    program = HEALTHY["regression"]()
+    x, y = tensors(program)
+    program.model[2].bias.data.fill_(500.0)  # type: ignore[index,union-attr,operator]
+    program.train = loader(x, y + 500)
+    assert program.outcome(NAME).passed
+
+
+def test_constant_targets() -> None:
+    program = HEALTHY["regression"]()
+    x, y = tensors(program)
+    program.train = loader(x, torch.full_like(y, 3.0))
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and "all targets" in outcome.text
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "rnn"])
+def test_one_class_only(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = tensors(program)
+    program.train = loader(x, torch.ones_like(y))
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "class-imbalance" and outcome.severity is Severity.ERROR
+
+
+def test_sorted_labels_are_not_one_class() -> None:
+    program = HEALTHY["mlp"]()
+    x, y = torch.randn(2000, 12), torch.arange(2000) // 500
+    program.train = loader(x, y, shuffle=False)
+    assert program.outcome(NAME).passed
+
+
+def rare(program: Program, share: float) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    x = torch.randn(2000, *program.train.dataset.tensors[0].shape[1:])
+    return x, (torch.rand(2000) < share).long()
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+def test_a_class_that_is_nearly_all(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = rare(program, 0.02)
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "class-imbalance" and outcome.severity is Severity.WARNING
+
+
+def test_a_binary_class_that_is_nearly_all() -> None:
+    program = HEALTHY["multilabel"]()
+    x, y = rare(program, 0.02)
+    program.model = nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 1))
+    program.train, program.val = loader(x, y.float()[:, None]), None
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "class-imbalance"
+    assert outcome.fix is not None and "pos_weight" in (outcome.fix.code or "")
+
+
+@pytest.mark.parametrize("how", ["weights", "sampler", "mild"])
+def test_imbalance_that_is_made_up_for(how: str) -> None:
+    program = HEALTHY["mlp"]()
+    x, y = rare(program, 0.15 if how == "mild" else 0.02)
+    program.train = loader(x, y)
+    if how == "weights":
+        program.loss_fn = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 49.0, 1.0, 1.0]))
+    if how == "sampler":
+        weights = torch.where(y == 1, 49.0, 1.0)
+        program.train = DataLoader(TensorDataset(x, y), 16, sampler=WeightedRandomSampler(weights.tolist(), 2000))
+    assert program.outcome(NAME).passed
+
+
+def test_a_label_among_many_that_is_never_positive() -> None:
+    program = HEALTHY["multilabel"]()
+    x, y = tensors(program)
+    y[:, 1] = 0
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "class-imbalance" and "label 1 of 3 is never positive" in outcome.text
+
+
+class Rows:
+    """A dataset as Hugging Face's are: columns by name, items as dictionaries of plain values."""
+
+    column_names = ("x", "label")
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self._x, self._y = x.tolist(), y.tolist()
+        self.column_names = ["x", "label"]  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self._x if key == "x" else self._y
+        return {"x": torch.tensor(self._x[key]), "label": self._y[key]}
+
+
+@pytest.mark.parametrize("how", ["subset", "rows", "list", "dict batches"])
+def test_other_kinds_of_data(how: str) -> None:
+    program = HEALTHY["mlp"]()
+    x, y = torch.randn(600, 12), torch.randint(0, 4, (600,))
+    far = y.clone()
+    far[500] = 7
+    for labels, good in ((y, True), (far, False)):
+        data: Any = TensorDataset(x, labels)
+        if how == "subset":
+            data = Subset(data, list(range(100, 600)))
+        elif how == "rows":
+            data = Rows(x, labels)
+        program.train = DataLoader(data, 16)
+        if how == "list":
+            program.train = list(program.train)[-12:]
+        elif how == "dict batches":
+            program.train = [{"x": a, "labels": b} for a, b in program.train][-12:]
+        outcome = program.outcome(NAME)
+        assert outcome.passed if good else outcome.diagnosis == "invalid-labels", outcome.text
+
+
+def test_a_step_of_the_users_own() -> None:
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        logits = model(batch[0])
+        return -logits.log_softmax(1).gather(1, batch[1][:, None]).mean()
+
+    program = HEALTHY["mlp"]()
+    program.loss_fn, program.more = None, {"step_fn": step}
+    assert program.outcome(NAME).passed is not False
