@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torchdoctor.instruments.modes import evaluating, training
     from torchdoctor.instruments.noise_scale import gradient_noise_scale
     from torchdoctor.instruments.nonfinite import find_nonfinite
+    from torchdoctor.instruments.probe import linear_probe
     from torchdoctor.instruments.sharpness import sharpness
     from torchdoctor.instruments.weights import weight_distribution
     from torchdoctor.run import Run
@@ -52,6 +53,7 @@ _HOME = {
     "suggest_clipping": "torchdoctor.instruments.clipping",
     "gradient_noise_scale": "torchdoctor.instruments.noise_scale",
     "validate_batch": "torchdoctor.instruments.batch_report",
+    "linear_probe": "torchdoctor.instruments.probe",
 }
 _MODULES = {
     "schedules": "torchdoctor.instruments.schedules",
@@ -74,6 +76,7 @@ __all__ = [
     "gradient_noise_scale",
     "gradient_summary",
     "landscape",
+    "linear_probe",
     "open_run",
     "schedules",
     "sharpness",
