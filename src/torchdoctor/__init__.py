@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torchdoctor.instruments import schedules, stable
     from torchdoctor.instruments.batch_report import validate_batch
     from torchdoctor.instruments.clipping import suggest_clipping
+    from torchdoctor.instruments.evaluation import evaluate, evaluate_predictions
     from torchdoctor.instruments.gradients import gradient_summary
     from torchdoctor.instruments.landscape import landscape
     from torchdoctor.instruments.modes import evaluating, training
@@ -43,6 +44,8 @@ _HOME = {
     "Verdict": "torchdoctor.findings",
     "Run": "torchdoctor.run",
     "open_run": "torchdoctor.store.reader",
+    "evaluate": "torchdoctor.instruments.evaluation",
+    "evaluate_predictions": "torchdoctor.instruments.evaluation",
     "evaluating": "torchdoctor.instruments.modes",
     "training": "torchdoctor.instruments.modes",
     "gradient_summary": "torchdoctor.instruments.gradients",
@@ -70,6 +73,8 @@ __all__ = [
     "TorchdoctorError",
     "TrainingHalted",
     "Verdict",
+    "evaluate",
+    "evaluate_predictions",
     "evaluating",
     "examine",
     "find_nonfinite",
