@@ -183,7 +183,7 @@ class _Looker:
             for module in self._bench.model.modules()
             if not isinstance(module, torch.jit.ScriptModule)
         ]
-        handles.append(self._bench.model.register_forward_pre_hook(self._note_inputs, with_kwargs=True))
+        handles.append(self._bench.subject.called.register_forward_pre_hook(self._note_inputs, with_kwargs=True))
         kind, packed = torch.autograd.graph.saved_tensors_hooks, Packing.seen
         enter = kind.__enter__
 

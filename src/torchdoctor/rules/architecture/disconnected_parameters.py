@@ -86,16 +86,16 @@ def _seen_with_gradient(run: Run) -> set[str]:
 
 
 def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -> Finding:
-    cut = _runs_before(run, lost, trained)
+    cut = runs_before(run, lost, trained)
     called = any(n in run.parameters and run.parameters[n].module in run.modules for n in lost)
     meant = wiring.loaded is not None and set(lost) <= set(wiring.loaded)
-    share = _size(run, lost) / max(1, _size(run, [*lost, *trained]))
+    share = size_of(run, lost) / max(1, size_of(run, [*lost, *trained]))
     small = share < SMALL or all(POOLER in name.lower() for name in lost)
     if meant or (small and not cut and not wiring.detached_at):
         severity = Severity.INFO
     else:
         severity = Severity.ERROR if cut or wiring.detached_at else Severity.WARNING
-    modules = _parents(lost)
+    modules = modules_of(lost)
     verb = "gets" if len(modules) == 1 else "get"
     shown = ", ".join(modules[:3]) + (f" and {len(modules) - 3} more" if len(modules) > 3 else "")
     file, _, line = (wiring.detached_at or "").rpartition(":")
@@ -146,7 +146,7 @@ def _finding(run: Run, wiring: WiringFact, lost: list[str], trained: set[str]) -
     )
 
 
-def _runs_before(run: Run, lost: Sequence[str], trained: set[str]) -> bool:
+def runs_before(run: Run, lost: Sequence[str], trained: set[str]) -> bool:
     """A lost layer is called earlier in the forward pass than every layer that learns."""
     orders = {name: m.order for name, m in run.modules.items() if m.order is not None}
     lost_at = [orders[m] for n in lost if n in run.parameters and (m := run.parameters[n].module) in orders]
@@ -154,10 +154,10 @@ def _runs_before(run: Run, lost: Sequence[str], trained: set[str]) -> bool:
     return bool(lost_at and trained_at) and min(lost_at) < min(trained_at)
 
 
-def _size(run: Run, names: Sequence[str]) -> int:
+def size_of(run: Run, names: Sequence[str]) -> int:
     return sum(math.prod(run.parameters[n].shape) for n in names if n in run.parameters)
 
 
-def _parents(names: Sequence[str]) -> list[str]:
+def modules_of(names: Sequence[str]) -> list[str]:
     """The modules these parameters belong to, each once, in order."""
     return list(dict.fromkeys(name.rpartition(".")[0] or name for name in names))
