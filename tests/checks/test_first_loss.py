@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from checks.programs import HEALTHY, Decoder, Program, loader, token_loss
+from torchdoctor.findings import Severity
+
+NAME = "first-loss"
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_quiet(kind: str) -> None:
+    assert HEALTHY[kind]().outcome(NAME).passed
+
+
+def _last(model: nn.Module) -> nn.Linear:
+    return [m for m in model.modules() if isinstance(m, nn.Linear)][-1]
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_a_head_that_starts_too_large(kind: str) -> None:
+    program = HEALTHY[kind]()
+    with torch.no_grad():
+        _last(program.model).weight.mul_(100)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "bad-initialization-scale"
+    assert outcome.figures["times"] > 3 and outcome.where[0].parameter is not None
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "rnn", "decoder", "multilabel"])
+def test_scores_that_are_multiplied(kind: str) -> None:
+    """Normal weights, but the scores are not."""
+    program = HEALTHY[kind]()
+    criterion = program.loss_fn
+    program.loss_fn = lambda out, y: criterion(100 * out, y)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "bad-initialization-scale"
+    assert outcome.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "multilabel"])
+def test_raw_inputs(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = program.train.dataset[:]
+    norms = [m for m in program.model.modules() if isinstance(m, nn.BatchNorm2d)]
+    program.model = nn.Sequential(*(m for m in program.model.children() if m not in norms))
+    outcome = Program(program.model, loader(1e3 * x, y), program.loss_fn).outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "unnormalized-inputs"
+
+
+def test_targets_that_are_small_are_a_note() -> None:
+    program = HEALTHY["regression"]()
+    x, y = program.train.dataset[:]
+    outcome = Program(program.model, loader(x, 1e-3 * y), nn.MSELoss()).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO and "targets" in outcome.text
+
+
+class Told(nn.Module):
+    """Finds the answer in its last columns."""
+
+    def __init__(self, width: int, answers: int) -> None:
+        super().__init__()
+        self.inner, self.answers = nn.Linear(width, answers), answers
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x[:, : -self.answers]) + 8 * x[:, -self.answers :]
+
+
+@pytest.mark.parametrize("kind", ["mlp", "binary", "tied", "pictures"])
+def test_the_target_among_the_inputs(kind: str) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(160, 6), torch.randint(0, 3, (160,))
+    hot = F.one_hot(y, 3).float()
+    if kind == "mlp":
+        program = Program(Told(6, 3), loader(torch.cat([x, hot], 1), y), nn.CrossEntropyLoss())
+    elif kind == "binary":
+        program = Program(Told(6, 3), loader(torch.cat([x, 2 * hot - 1], 1), hot), nn.BCEWithLogitsLoss())
+    elif kind == "pictures":
+        model = nn.Sequential(nn.Flatten(), Told(9, 3), nn.LogSoftmax(1))
+        pictures = torch.cat([torch.randn(160, 9), hot], 1).reshape(160, 1, 3, 4)
+        program = Program(model, loader(pictures, y), nn.NLLLoss())
+    else:  # embeddings that serve as the output, and targets that are not shifted
+        tied = Decoder(width=64)
+        nn.init.normal_(tied.words.weight)
+        nn.init.zeros_(tied.places.weight)
+        tied.head = nn.Linear(64, 16, bias=False)
+        tied.head.weight = tied.words.weight
+        ids = torch.randint(0, 16, (160, 12))
+        program = Program(tied, loader(ids, ids.clone()), lambda out, y: token_loss(out / 4, y))
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "label-leakage"
+    assert outcome.severity is Severity.WARNING and "below chance" in outcome.text
+
+
+def test_a_model_that_was_trained_before() -> None:
+    program = HEALTHY["cnn"]()
+    for _ in range(30):
+        for x, y in program.train:
+            program.optimizer.zero_grad()
+            program.loss_fn(program.model(x), y).backward()
+            program.optimizer.step()
+    outcome = program.outcome(NAME)
+    assert outcome.passed and "trained before" in outcome.text
+
+
+def test_known_in_closed_form() -> None:
+    """Scores of zero, and three labels of one class for each of the other."""
+    y = torch.tensor([0, 1, 1, 1]).repeat(16)
+    model = nn.Linear(3, 2)
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    outcome = Program(model, loader(torch.randn(64, 3), y, batch=64), nn.CrossEntropyLoss()).outcome(NAME)
+    assert outcome.passed
+    assert outcome.figures["loss"] == pytest.approx(math.log(2), abs=1e-5) == outcome.figures["blind"]
+    assert outcome.figures["prior"] == pytest.approx(0.25 * math.log(4) + 0.75 * math.log(4 / 3), abs=1e-4)
+
+
+def test_padding_is_left_out() -> None:
+    program = HEALTHY["decoder"]()
+    x, y = program.train.dataset[:]
+    y = y.clone()
+    y[:, 4:] = -100
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME)
+    assert outcome.passed and outcome.figures["blind"] == pytest.approx(math.log(16), abs=1e-4)
+
+
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sum": nn.CrossEntropyLoss(reduction="sum"),
+    "weights": nn.CrossEntropyLoss(torch.tensor([1.0, 9.0, 0.1, 3.0])),
+    "smooth": nn.CrossEntropyLoss(label_smoothing=0.2),
+    "none": lambda out, y: F.cross_entropy(out, y, reduction="none").mean(),
+    "by hand": lambda out, y: -out.log_softmax(1)[torch.arange(len(y)), y].mean(),
+    "soft": lambda out, y: F.cross_entropy(out, F.one_hot(y, 4).float()),
+    "with a penalty": lambda out, y: F.cross_entropy(out, y) + 50 + out.square().mean(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_any_way_a_loss_is_written(loss: str) -> None:
+    program = HEALTHY["mlp"]()
+    program.loss_fn = LOSSES[loss]
+    assert program.outcome(NAME).passed
+    with torch.no_grad():
+        _last(program.model).weight.mul_(100)
+    assert program.outcome(NAME).passed is False
+
+
+@pytest.mark.parametrize(
+    "loss", [nn.L1Loss(), nn.HuberLoss(), lambda a, b: (a - b).square().mean(), lambda a, b: (a - b).abs().mean()]
+)
+def test_any_way_an_error_is_written(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
+    program = HEALTHY["regression"]()
+    program.loss_fn = loss
+    assert program.outcome(NAME).passed
+    with torch.no_grad():
+        _last(program.model).weight.mul_(1000)
+    assert program.outcome(NAME).passed is False
+
+
+def test_an_unknown_loss_is_not_judged() -> None:
+    program = HEALTHY["regression"]()
+    program.loss_fn = lambda out, y: (out - y).pow(4).mean().log1p()
+    assert program.outcome(NAME).passed is None
+
+
+@pytest.mark.parametrize("where", ["inputs", "targets", "weights", "overflow", "loss"])
+def test_a_loss_that_is_no_number(where: str) -> None:
+    program = HEALTHY["regression"]()
+    x, y = (t.clone() for t in program.train.dataset[:])
+    if where == "inputs":
+        x[:, 0] = math.nan
+    elif where == "targets":
+        y[:] = math.inf
+    elif where == "weights":
+        nn.init.constant_(program.model[2].bias, math.nan)  # type: ignore[index,arg-type]
+    elif where == "overflow":
+        nn.init.constant_(program.model[2].weight, 1e30)  # type: ignore[index,arg-type]
+        program.model.append(nn.Linear(1, 1))  # type: ignore[operator]
+        nn.init.constant_(program.model[3].weight, 1e30)  # type: ignore[index,arg-type]
+    else:
+        program.loss_fn = lambda out, y: (out - out).log().mean()
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME)
+    expected = {
+        "inputs": "nan-in-inputs",
+        "targets": "nan-in-targets",
+        "weights": "nonfinite-parameters",
+        "overflow": "bad-initialization-scale",
+        "loss": None,
+    }
+    assert outcome.passed is False and outcome.diagnosis == expected[where]
