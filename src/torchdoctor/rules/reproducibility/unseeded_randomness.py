@@ -45,6 +45,8 @@ from torchdoctor.run import Run
 RULE = Rule(code="R001", name="unseeded-randomness", family="reproducibility", needs=(StartsFact,))
 
 SEEN, GUESSED = 0.95, 0.7
+LIFTED = "lift_fresh"
+"""The operation by which torch.tensor and torch.from_numpy take data in."""
 SEED_ALL = "random.seed(0)\nnp.random.seed(0)\ntorch.manual_seed(0)"
 FIXES = {
     RANDOM: Fix("Seed torch before this line, and before the model and the loaders are built.", SEED_ALL),
@@ -119,6 +121,8 @@ def describe(starts: StartsFact) -> Iterator[Evidence]:
 def _what(starts: StartsFact) -> str:
     if starts.cause == RANDOM:
         return f"{starts.operator} draws other numbers"
+    if starts.cause == OUTSIDE and starts.operator == LIFTED:
+        return "a tensor that is made of Python's or NumPy's numbers is not the same"
     if starts.cause == OUTSIDE:
         return f"{starts.operator} reads a tensor that came from outside torch and is not the same"
     if starts.cause == CONTROL:
