@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torchdoctor.instruments import schedules, stable
     from torchdoctor.instruments.batch_report import validate_batch
     from torchdoctor.instruments.clipping import suggest_clipping
+    from torchdoctor.instruments.determinism import deterministic, seed_worker
+    from torchdoctor.instruments.determinism_cost import determinism_cost
     from torchdoctor.instruments.evaluation import evaluate, evaluate_predictions
     from torchdoctor.instruments.gradients import gradient_summary
     from torchdoctor.instruments.landscape import landscape
@@ -57,6 +59,9 @@ _HOME = {
     "gradient_noise_scale": "torchdoctor.instruments.noise_scale",
     "validate_batch": "torchdoctor.instruments.batch_report",
     "linear_probe": "torchdoctor.instruments.probe",
+    "deterministic": "torchdoctor.instruments.determinism",
+    "seed_worker": "torchdoctor.instruments.determinism",
+    "determinism_cost": "torchdoctor.instruments.determinism_cost",
 }
 _MODULES = {
     "schedules": "torchdoctor.instruments.schedules",
@@ -73,6 +78,8 @@ __all__ = [
     "TorchdoctorError",
     "TrainingHalted",
     "Verdict",
+    "determinism_cost",
+    "deterministic",
     "evaluate",
     "evaluate_predictions",
     "evaluating",
@@ -84,6 +91,7 @@ __all__ = [
     "linear_probe",
     "open_run",
     "schedules",
+    "seed_worker",
     "sharpness",
     "stable",
     "suggest_clipping",

@@ -141,7 +141,8 @@ def test_what_a_stranger_should_know_is_told() -> None:
     over = schedules.preview(lambda o: schedules.one_cycle(o, 20), 40)
     assert "the schedule is over after step 20" in str(over) and over.error is not None
     assert "rises again" in str(schedules.preview(lambda o: CosineAnnealingLR(o, 10), 20))
-    assert "the rate is 0 at 1 step" in str(schedules.preview(lambda o: schedules.warmup_cosine(o, 9, warmup=3, start=0), 9))
+    idle = schedules.preview(lambda o: schedules.warmup_cosine(o, 9, warmup=3, start=0), 9)
+    assert "the rate is 0 at 1 step" in str(idle)
     assert "stays at 0.5" in str(schedules.preview(lambda o: StepLR(o, 100), 20, lr=0.5))
     assert "turns 3 times" in schedules.preview(lambda o: schedules.cyclical(o, 5), 20).verdict
 
