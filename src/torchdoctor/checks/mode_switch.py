@@ -1,0 +1,264 @@
+"""Train and eval mode differ as they should: eval is the same every time, dropout drops in training and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
+from torchdoctor.checks.mode_calls import ModeCall, ModeCalls
+from torchdoctor.checks.mode_modules import Sensitive, judge_settings, sensitive_of
+from torchdoctor.checks.module_trace import Call, Marks, first_difference, mark_of, marks_of, traced
+from torchdoctor.checks.updating import nudge
+from torchdoctor.findings import Fix, Place, Severity
+from torchdoctor.instruments.state import Randomness
+from torchdoctor.instruments.tables import listed
+from torchdoctor.probes.batches import batch_tensors
+
+CHECK = Check(
+    name="mode-switch",
+    asks="train and eval mode differ as they should",
+    part=MODEL,
+    order=60,
+    diagnoses=("eval-mode-in-training", "train-mode-in-evaluation", "over-regularized"),
+)
+SHOWN = 3
+ROUNDING = 1e-4
+"""Relative difference of two passes that kernels with an order of their own leave."""
+TRIED = 3
+"""Small updates after which what dropout drops is no longer multiplied by weights that start at zero."""
+
+
+@dataclass
+class Pass:
+    """One call of the model, as it was made."""
+
+    outputs: list[Tensor]
+    calls: list[Call]
+    functions: list[ModeCall]
+
+    @property
+    def marks(self) -> Marks:
+        return marks_of(self.outputs)
+
+
+def perform(bench: Bench) -> Outcome:
+    if not bench.train:
+        return skipped("there is no batch to look at")
+    modules = sensitive_of(bench.model)
+    outcome = judge_settings(bench, modules) or _left_in_eval(bench, modules)
+    if outcome is not None:
+        return outcome
+    call = _call_of(bench)
+    if call is None:
+        return skipped("the step does not call the model as a module")
+    outcome = _in_eval(bench, call) or _in_training(bench, modules, call)
+    if outcome is not None:
+        return outcome
+    dropouts, norms = (sum(m.drops is drops for m in modules) for drops in (True, False))
+    parts = [f"{n} {word} layer{'s' * (n != 1)}" for n, word in ((dropouts, "dropout"), (norms, "batch-norm")) if n]
+    told = f"; the mode switches {' and '.join(parts)}" if parts else "; there is no dropout and no batch-norm layer"
+    return passed(f"two passes in eval mode are equal to the bit{told}", dropouts=dropouts, norms=norms)
+
+
+def _left_in_eval(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
+    """The mode that the model has when the step calls it, whoever set it."""
+    seen: list[tuple[bool, list[str]]] = []
+
+    def note(module: nn.Module, _args: Any) -> None:
+        still = [m.name for m in modules if not m.module.training and not m.is_frozen]
+        seen.append((module.training or any(m.module.training for m in modules), still))
+
+    handle = bench.subject.called.register_forward_pre_hook(note)
+    try:
+        bench.subject.loss(bench.train[0])
+    finally:
+        handle.remove()
+    if not seen or any(training for training, _ in seen) or not seen[-1][1]:
+        return None
+    silent = seen[-1][1]
+    norms = any(not m.drops for m in modules if m.name in silent)
+    library = hasattr(type(bench.model), "from_pretrained")
+    return failed(
+        f"the model is in eval mode where it is to be trained: {listed(silent, SHOWN)} would not work"
+        + ("; its library hands it out so, and its trainer switches it" if library else ""),
+        "eval-mode-in-training",
+        Fix("Switch to train mode at the top of every epoch, before the loop over batches.", "model.train()"),
+        severity=Severity.INFO if library else Severity.ERROR if norms else Severity.WARNING,
+        where=tuple(Place(module=name) for name in silent[:SHOWN]),
+        silent=len(silent),
+    )
+
+
+def _call_of(bench: Bench) -> Callable[[], Any] | None:
+    """The model's last call in a training step, to be made again with the same inputs."""
+    given: list[tuple[Any, Any]] = []
+    called = bench.subject.called
+    handle = called.register_forward_pre_hook(
+        lambda _module, args, kwargs: given.append((args, kwargs)), with_kwargs=True
+    )
+    try:
+        bench.subject.loss(bench.train[0])
+    finally:
+        handle.remove()
+    if not given:
+        return None
+    args, kwargs = given[-1]
+
+    def call() -> Any:
+        with bench.with_inputs(lambda _number, tensor: tensor.detach().clone()):
+            return called(*args, **kwargs)
+
+    return call
+
+
+def _pass(bench: Bench, call: Callable[[], Any]) -> Pass:
+    stance = torch.compiler.set_stance("force_eager")
+    with torch.no_grad(), stance, traced(bench.model) as calls, ModeCalls() as watch:
+        outputs = call()
+    return Pass([t.detach().clone() for t in batch_tensors(_plain(outputs))], calls, watch.calls)
+
+
+def _plain(outputs: Any) -> Any:
+    return dict(outputs) if hasattr(outputs, "keys") else outputs
+
+
+def _in_eval(bench: Bench, call: Callable[[], Any]) -> Outcome | None:
+    model = bench.model
+    model.train()
+    in_training = _pass(bench, call)
+    model.eval()
+    before = {name: mark_of(buffer) for name, buffer in model.named_buffers()}
+    randomness = Randomness()
+    try:
+        one = _pass(bench, call)
+    except Exception as error:
+        return failed(
+            f"the model fails in eval mode, though not in train mode: {type(error).__name__}: {str(error)[:120]}",
+            None,
+            Fix("Call it in eval mode on one batch and follow the traceback.", "model.eval()(x)"),
+        )
+    other = _pass(bench, call)
+    randomness.put_back()
+    again = _pass(bench, call)
+    active = [c for c in one.functions if c.training]
+    changed = [n for n, b in model.named_buffers() if mark_of(b) != before[n]]
+    if _is_broken(one) and not _is_broken(in_training):
+        return _nonfinite_in_eval(one)
+    if any("dropout" in c.function for c in active) or one.marks == again.marks != other.marks:
+        return _random_in_eval(first_difference(one.calls, other.calls), active)
+    if any(c.function == "F.batch_norm" for c in active) or (changed and any("running_" in n for n in changed)):
+        return _learning_in_eval([c for c in active if c.function == "F.batch_norm"], changed)
+    if one.marks != other.marks and not _is_close(one, other):
+        return _stateful(first_difference(one.calls, other.calls), changed)
+    return None
+
+
+def _is_broken(made: Pass) -> bool:
+    return any(t.is_floating_point() and not bool(t.isfinite().all()) for t in made.outputs)
+
+
+def _is_close(one: Pass, other: Pass) -> bool:
+    """But for the order in which a kernel adds up."""
+    return len(one.outputs) == len(other.outputs) and all(
+        a.shape == b.shape
+        and float((a.double() - b.double()).abs().max()) <= ROUNDING * max(1e-12, float(a.double().abs().max()))
+        for a, b in zip(one.outputs, other.outputs, strict=True)
+        if a.numel() and not a.is_complex()
+    )
+
+
+def _nonfinite_in_eval(one: Pass) -> Outcome:
+    count = sum(int((~tensor.isfinite()).sum()) for tensor in one.outputs if tensor.is_floating_point())
+    return failed(
+        "the outputs are finite in train mode and hold NaN or Inf in eval mode",
+        None,
+        Fix(
+            "Look at the running statistics of the normalisations, which eval mode uses.",
+            "print({n: (b.min(), b.max()) for n, b in model.named_buffers()})",
+        ),
+        evidence=(f"{count} values of the outputs",),
+    )
+
+
+def _random_in_eval(where: Call | None, active: list[ModeCall]) -> Outcome:
+    module = f", first in {where.module or 'the model'} ({where.kind})" if where is not None else ""
+    places = tuple(Place(file=c.place.file, line=c.place.line) for c in active[:1] if c.place is not None)
+    drops = next((c for c in active if "dropout" in c.function), None)
+    if drops is not None:
+        return failed(
+            f"dropout acts in eval mode, by {drops.at}: passes over the same batch differ{module}",
+            "train-mode-in-evaluation",
+            Fix(
+                "Tell the function which mode the model is in; its default is to drop.",
+                "x = F.dropout(x, p, training=self.training)",
+            ),
+            severity=Severity.WARNING,
+            where=(*places, *((Place(module=where.module),) if where is not None and where.module else ())),
+        )
+    return failed(
+        f"the model draws random numbers in eval mode: two passes over the same batch differ{module}",
+        None,
+        Fix("Where that is not meant (it is for a sampled code), draw in training only.", "if self.training:"),
+        severity=Severity.INFO,
+        where=(Place(module=where.module),) if where is not None and where.module else (),
+    )
+
+
+def _learning_in_eval(active: list[ModeCall], changed: list[str]) -> Outcome:
+    by = f" by {active[0].at}" if active else ""
+    told = f"{listed(changed, SHOWN)} change" if changed else "the batch's own statistics are used"
+    return failed(
+        f"batch normalisation trains in eval mode{by}: {told}, so results depend on what is evaluated together",
+        "train-mode-in-evaluation",
+        Fix(
+            "Tell the function which mode the model is in.",
+            "F.batch_norm(x, self.mean, self.var, self.weight, self.bias, training=self.training)",
+        ),
+        severity=Severity.ERROR,
+        where=tuple(Place(file=c.place.file, line=c.place.line) for c in active[:1] if c.place is not None),
+    )
+
+
+def _stateful(where: Call | None, changed: list[str]) -> Outcome:
+    module = f"{where.module or 'the model'} ({where.kind})" if where is not None else "the model"
+    return failed(
+        f"the same batch gives another result the second time, in eval mode and with the same random numbers: {module} "
+        + (f"changes {listed(changed, SHOWN)}" if changed else "keeps something from pass to pass"),
+        None,
+        Fix("Reset what is kept before each independent batch, or detach and store it outside of the model."),
+        severity=Severity.INFO,
+        where=(Place(module=where.module),) if where is not None and where.module else (),
+    )
+
+
+def _in_training(bench: Bench, modules: list[Sensitive], call: Callable[[], Any]) -> Outcome | None:
+    """Dropout that is there and changes nothing."""
+    model = bench.model
+    model.train()
+    dropouts = [m for m in modules if m.drops and m.module.training]
+    one, other = _pass(bench, call), _pass(bench, call)
+    if not dropouts or one.marks != other.marks:
+        return None
+    for batch in (bench.train * TRIED)[:TRIED]:
+        model.zero_grad(set_to_none=True)
+        bench.subject.loss(batch).backward()
+        nudge(model)
+    one, other = _pass(bench, call), _pass(bench, call)
+    if one.marks != other.marks:
+        return None
+    ran = {c.module for c in one.calls}
+    unused = [m.name for m in dropouts if m.name not in ran]
+    why = f"forward never calls {listed(unused, SHOWN)}" if unused else "what it gives is not used"
+    return failed(
+        f"dropout changes nothing in training ({listed([m.name for m in dropouts], SHOWN)}): {why}",
+        None,
+        Fix("Put it into the forward pass, and use its result.", "x = self.dropout(x)"),
+        severity=Severity.WARNING,
+        where=tuple(Place(module=m.name) for m in dropouts[:SHOWN]),
+    )

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from checks.programs import HEALTHY, Program
+from torchdoctor.findings import Severity
+
+NAME = "mode-switch"
+
+
+class Then(nn.Module):
+    """A model, and something done to what it gives."""
+
+    def __init__(self, model: nn.Module, what: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.model, self.what = model, what
+
+    def forward(self, *args: Tensor) -> Tensor:
+        return self.what(self, self.model(*args))
+
+
+def _then(kind: str, what: Callable[[nn.Module, Tensor], Tensor]) -> Program:
+    program = HEALTHY[kind]()
+    program.model = Then(program.model, what)
+    return program
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_quiet(kind: str) -> None:
+    assert HEALTHY[kind]().outcome(NAME).passed
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_dropout_by_a_function_that_is_told(kind: str) -> None:
+    assert _then(kind, lambda model, x: F.dropout(x, 0.1, training=model.training)).outcome(NAME).passed
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_dropout_by_a_function_that_is_not_told(kind: str) -> None:
+    outcome = _then(kind, lambda _model, x: F.dropout(x, 0.1)).outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "train-mode-in-evaluation"
+    assert outcome.severity is Severity.WARNING and "test_mode_switch.py" in outcome.text
+    assert outcome.fix is not None and "self.training" in (outcome.fix.code or "")
+
+
+@pytest.mark.parametrize("kind", ["mlp", "multilabel", "autoencoder", "rnn"])
+def test_batch_norm_by_a_function_that_is_not_told(kind: str) -> None:
+    program = HEALTHY[kind]()
+    width = 16
+    for module in program.model.modules():
+        width = module.out_features if isinstance(module, nn.Linear) else width
+    mean, var = torch.zeros(width), torch.ones(width)
+
+    def normalise(_model: nn.Module, x: Tensor) -> Tensor:
+        return F.batch_norm(x, mean, var, training=True)
+
+    outcome = _then(kind, normalise).outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "train-mode-in-evaluation"
+    assert outcome.severity is Severity.ERROR and "F.batch_norm" in outcome.text
+
+
+class Guarded(nn.Module):
+    """With a dropout in front."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.drop = model, nn.Dropout(0.1)
+
+    def forward(self, *args: Tensor) -> Tensor:
+        return self.drop(self.model(*args))
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_a_model_left_in_eval_mode(kind: str) -> None:
+    program = HEALTHY[kind]()
+    program.model = Guarded(program.model)
+    assert program.outcome(NAME).passed
+    program.model.eval()
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "eval-mode-in-training" and "drop" in outcome.text
+    assert outcome.severity is (Severity.ERROR if kind == "cnn" else Severity.WARNING)
+    assert not program.model.training
+
+
+def test_a_step_that_sets_the_mode_itself() -> None:
+    program = HEALTHY["cnn"]()
+    program.model.eval()
+
+    def step(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        model.train()
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    program.loss_fn, program.more = None, {"step_fn": step}
+    assert program.outcome(NAME).passed
+
+
+def test_frozen_normalisation_in_eval_mode_is_meant() -> None:
+    program = HEALTHY["cnn"]()
+    program.model[1].eval().requires_grad_(False)  # type: ignore[index,operator,union-attr]
+    assert program.outcome(NAME).passed
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "regression", "decoder"])
+def test_dropout_whose_result_is_not_used(kind: str) -> None:
+    program = _then(kind, lambda model, x: (model.drop(x), x)[1])  # type: ignore[operator]
+    program.model.drop = nn.Dropout(0.5)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and "not used" in outcome.text and "drop" in outcome.text
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "regression", "decoder"])
+def test_dropout_before_weights_of_zero_is_used(kind: str) -> None:
+    program = HEALTHY[kind]()
+    last = [m for m in program.model.modules() if isinstance(m, nn.Linear)][-1]
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    last.register_forward_pre_hook(lambda module, args: (module.drop(args[0]),))
+    last.drop = nn.Dropout(0.5)
+    assert program.outcome(NAME).passed
+
+
+@pytest.mark.parametrize("share", [0.95, 1.0])
+def test_a_share_to_keep_taken_for_one_to_drop(share: float) -> None:
+    program = HEALTHY["multilabel"]()
+    program.model[2].p = share  # type: ignore[index,union-attr]
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "over-regularized"
+
+
+@pytest.mark.parametrize(("setting", "value"), [("momentum", 0.99), ("momentum", 0.0), ("eps", 0.0), ("eps", 1.0)])
+def test_odd_settings_of_batch_norm(setting: str, value: float) -> None:
+    program = HEALTHY["cnn"]()
+    setattr(program.model[1], setting, value)  # type: ignore[index]
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and setting in outcome.text
+
+
+def test_a_momentum_that_is_too_small_for_the_run() -> None:
+    program = HEALTHY["cnn"]()
+    program.model[1].momentum = 1e-3  # type: ignore[index,union-attr]
+    assert program.outcome(NAME, epochs=1000).passed
+    assert program.outcome(NAME, epochs=2).passed is False
+
+
+def test_noise_in_eval_mode_is_worth_a_note() -> None:
+    outcome = _then("autoencoder", lambda _model, x: x + torch.randn_like(x)).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO and "random" in outcome.text
+
+
+def test_a_state_that_is_kept() -> None:
+    def carry(model: nn.Module, x: Tensor) -> Tensor:
+        model.kept = x.detach() + getattr(model, "kept", 0)
+        return x + model.kept.mean(0)
+
+    outcome = _then("mlp", carry).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO and "second time" in outcome.text
+
+
+def test_a_model_that_fails_in_eval_mode() -> None:
+    def fail(model: nn.Module, x: Tensor) -> Tensor:
+        if not model.training:
+            raise ValueError("no weights yet")
+        return x
+
+    outcome = _then("rnn", fail).outcome(NAME)
+    assert outcome.passed is False and "no weights yet" in outcome.text
