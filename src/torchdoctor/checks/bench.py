@@ -67,7 +67,7 @@ class Bench:
             if not given:
                 given.extend(batch_tensors([*args, *kwargs.values()]))
 
-        handle = self.model.register_forward_pre_hook(note, with_kwargs=True)
+        handle = self.subject.called.register_forward_pre_hook(note, with_kwargs=True)
         try:
             self.subject.outputs(batch)
         finally:
@@ -92,7 +92,7 @@ class Bench:
 
             return tuple(map(over, args)), {k: over(v) for k, v in kwargs.items()}
 
-        handle = self.model.register_forward_pre_hook(changed, with_kwargs=True)
+        handle = self.subject.called.register_forward_pre_hook(changed, with_kwargs=True)
         try:
             yield
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchdoctor.checks.check import PARTS, Check, Outcome
@@ -42,7 +42,32 @@ class Checked:
             "severity": self.outcome.severity.value if self.outcome.passed is False else None,
             "diagnosis": self.outcome.diagnosis,
             "figures": plain(self.outcome.figures),
+            "evidence": [{"text": e.text} for e in self.outcome.evidence],
+            "where": [asdict(place) for place in self.outcome.where],
+            "fix": asdict(self.outcome.fix) if self.outcome.fix is not None else None,
+            "finding": finding.to_dict() if (finding := self.finding) is not None else None,
         }
+
+    @property
+    def finding(self) -> Finding | None:
+        """For a failure that the catalogue has a name for."""
+        outcome = self.outcome
+        rule = next((r.rule for r in catalogue() if r.rule.name == outcome.diagnosis), None)
+        if outcome.passed is not False or rule is None or outcome.fix is None:
+            return None
+        return Finding(
+            name=rule.name,
+            code=rule.code,
+            family=rule.family,
+            severity=outcome.severity,
+            confidence=0.95,
+            title=outcome.text,
+            summary=f"Found before training. What was asked: {self.check.asks}.",
+            fix=outcome.fix,
+            proof=Proof.STRUCTURE,
+            where=outcome.where,
+            evidence=outcome.evidence,
+        )
 
 
 @dataclass
@@ -65,28 +90,7 @@ class Checklist(Result):
 
     def findings(self) -> list[Finding]:
         """The failures that the catalogue has a name for, worst first."""
-        rules = {loaded.rule.name: loaded.rule for loaded in catalogue()}
-        found = []
-        for made in self.failures:
-            rule, outcome = rules.get(made.outcome.diagnosis or ""), made.outcome
-            if rule is None or outcome.fix is None:
-                continue
-            found.append(
-                Finding(
-                    name=rule.name,
-                    code=rule.code,
-                    family=rule.family,
-                    severity=outcome.severity,
-                    confidence=0.95,
-                    title=outcome.text,
-                    summary=f"Found before training, by the check that {made.check.asks}.",
-                    fix=outcome.fix,
-                    proof=Proof.STRUCTURE,
-                    where=outcome.where,
-                    evidence=outcome.evidence,
-                )
-            )
-        return found
+        return [finding for made in self.failures if (finding := made.finding) is not None]
 
     def to_dict(self) -> dict[str, Any]:
         return {

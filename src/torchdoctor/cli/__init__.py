@@ -15,11 +15,13 @@ from torchdoctor.errors import TorchdoctorError
 
 COMMANDS = {
     "run": "Run your training script as it is, and get a verdict.",
+    "check": "Check your training script before hours are spent.",
     "demo": "See a small broken training diagnosed.",
     "diagnose": "A verdict on a run that was recorded before.",
     "replay": "Run a captured step again, every operation checked.",
     "explain": "What a diagnosis means, and how to fix it.",
     "diff": "What differs between two runs, and from which step on.",
+    "seeds": "Run your script under several seeds: is the gain more than noise?",
     "runs": "List, show and remove recorded runs.",
 }
 """Name to one line of help; the command itself is `command` in cli/NAME.py."""

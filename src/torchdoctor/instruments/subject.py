@@ -40,6 +40,11 @@ class Subject:
         self._autocast = autocast
 
     @property
+    def called(self) -> nn.Module:
+        """What is called with a batch's inputs: the model."""
+        return self.model
+
+    @property
     def device(self) -> torch.device:
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 

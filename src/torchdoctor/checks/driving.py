@@ -1,0 +1,235 @@
+"""The loop of a user's script as a function from a batch to its loss.
+
+The script waits in its own thread where it asks a loader for a batch, and again at the backward of what it made of it.
+In between the thread that checks has the loss with its graph, and does with it what it likes. What the script does
+beside that (its updates, schedules, modes and clearing of gradients) is left out while it is driven.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import Queue
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from torchdoctor.errors import TorchdoctorError
+from torchdoctor.instruments.subject import Subject
+from torchdoctor.probes.activations import first_tensor
+
+
+class LoopEndedError(TorchdoctorError):
+    """The script's loop is over, or failed with what it was given."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class _Ended:
+    why: str
+
+
+class Driver:
+    """`lead`: batches that the loop fetches before it needs them; `accumulation`: backwards an update."""
+
+    def __init__(self, model: nn.Module, lead: int = 0, accumulation: int = 1) -> None:
+        self._script = threading.get_ident()
+        self._model = model
+        self.is_evaluating = False
+        """the script has asked for eval mode: what it fetches now is not for training"""
+        self._batch: Any = None
+        self._wanted = threading.Event()
+        """a loss of that batch is waited for; a loop that fetches ahead gets it more than once"""
+        self._answers: Queue[_Made | _Ended] = Queue()
+        self._lead = lead
+        self._accumulation = accumulation
+        self._ended: str | None = None
+        self._released = threading.Semaphore(0)
+        self._is_held = False
+        """the script waits at its backward"""
+        self._is_fresh = False
+        """a batch was fetched since the last backward: a second backward on one batch is passed over"""
+        self._backward = torch.autograd.backward
+
+    # -- in the thread of the script ----------------------------------------------------
+
+    @property
+    def is_script(self) -> bool:
+        return threading.get_ident() == self._script
+
+    def take_over(self, optimizers: Iterable[Optimizer]) -> None:
+        """From now on the script is driven."""
+        for optimizer in optimizers:
+            if "step" in vars(optimizer):  # schedulers put theirs in its place
+                self._leave_out(optimizer, "step", lambda *args, **kwargs: _only_closure(None, *args, **kwargs))
+        torch.autograd.backward = self._at_backward
+        for name in ("step", "update", "unscale_"):
+            self._leave_out(torch.amp.GradScaler, name)
+        self._leave_out(torch.amp.GradScaler, "scale", lambda _scaler, outputs: outputs)
+        for kind in _with_own(Optimizer, "zero_grad"):
+            self._leave_out(kind, "zero_grad")
+        for kind in _with_own(Optimizer, "step"):
+            self._leave_out(kind, "step", _only_closure)
+        for kind in _with_own(LRScheduler, "step"):
+            self._leave_out(kind, "step")
+        self._leave_out(nn.Module, "zero_grad")
+        self._leave_out(nn.Module, "train", self._note_mode)
+        self._leave_out(nn.Module, "eval", lambda module: self._note_mode(module, False))
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            self._leave_out(nn.utils, name, lambda *_args, **_kwargs: torch.zeros(()))
+
+    def _leave_out(self, holder: Any, name: str, instead: Callable[..., Any] = lambda *_args, **_kwargs: None) -> None:
+        """What the script calls by that name does nothing; what others call does what it did."""
+        original = getattr(holder, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (instead if self.is_script else original)(*args, **kwargs)
+
+        setattr(holder, name, call)
+
+    def _note_mode(self, module: nn.Module, mode: bool = True) -> nn.Module:
+        if self._model in module.modules():
+            self.is_evaluating = not mode
+        return module
+
+    def next_batch(self) -> Any:
+        self._wanted.wait()
+        self._is_fresh = True
+        return self._batch
+
+    def _at_backward(self, *args: Any, **kwargs: Any) -> None:
+        loss = first_tensor(args[0] if args else kwargs.get("tensors"))
+        if not self.is_script or torch._C._current_graph_task_id() != -1 or loss is None:
+            self._backward(*args, **kwargs)
+        elif self._is_fresh:
+            self._is_fresh = False
+            self._wanted.clear()
+            self._answers.put(_Made(loss))
+            self._released.acquire()
+
+    def ended(self, why: str) -> None:
+        """The script is over; whoever waits for it is told."""
+        self._answers.put(_Ended(why))
+
+    # -- in the thread that checks --------------------------------------------------------
+
+    def loss(self, batch: Any) -> Tensor:
+        """Of that batch, by the script's own loop. What it had fetched ahead goes first."""
+        for _ in range(self._lead):
+            self._ask(batch)
+        return self._whole(self._ask(batch))
+
+    def _ask(self, batch: Any) -> Tensor:
+        if self._ended is not None:
+            raise LoopEndedError(self._ended)
+        self._batch = batch
+        self._wanted.set()
+        if self._is_held:
+            self._released.release()
+        answer = self._answers.get()
+        if isinstance(answer, _Ended):
+            self._ended = answer.why
+            raise LoopEndedError(answer.why)
+        self._is_held = True
+        return answer.loss
+
+    def _whole(self, loss: Tensor) -> Tensor:
+        """Without the division by the batches of an update."""
+        node, factor = loss.grad_fn, 1.0
+        while node is not None and (by := _divisor(node)) is not None:
+            node, factor = node.next_functions[0][0], factor * by
+        share = self._accumulation
+        return loss * share if share > 1 and abs(factor - share) < 1e-6 * share else loss
+
+
+def _divisor(node: Any) -> float | None:
+    """Of a division or multiplication by a number."""
+    name, other = node.name(), getattr(node, "_saved_other", None)
+    if not name.startswith(("DivBackward", "MulBackward")) or not isinstance(other, Tensor) or other.numel() != 1:
+        return None
+    number = float(other)
+    return number if name.startswith("Div") else 1 / number if number else None
+
+
+class Undriven:
+    """For a loop that cannot be driven: what needs a loss of it is not examined."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def loss(self, _batch: Any) -> Tensor:
+        raise LoopEndedError(self._why)
+
+
+class LoopSubject(Subject):
+    """The model of a script, with the script's own loop as the way to its loss."""
+
+    def __init__(self, model: nn.Module, driver: Driver | Undriven) -> None:
+        super().__init__(model)
+        self._driver = driver
+        self._called: nn.Module | None = None
+        self._calls: dict[int, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}
+
+    def loss(self, batch: Any) -> Tensor:
+        loss = self._driver.loss(batch)
+        return loss.reshape(()) if loss.numel() == 1 else loss.mean()
+
+    def outputs(self, batch: Any) -> Any:
+        """The model is called as the loop calls it, in the mode that it is in now."""
+        if id(batch) not in self._calls:
+            self._calls[id(batch)] = (batch, *self._called_with(batch))
+        _, args, kwargs = self._calls[id(batch)]
+        return self.called(*args, **kwargs)
+
+    @property
+    def called(self) -> nn.Module:
+        """The model, or the part of it that the loop calls: a LightningModule's step calls what it holds."""
+        return self._called or self.model
+
+    def _called_with(self, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        mine = set(self.model.modules())
+        given: list[tuple[nn.Module, tuple[Any, ...], dict[str, Any]]] = []
+
+        def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given.append((module, args, kwargs))
+
+        handles = [module.register_forward_pre_hook(note, with_kwargs=True) for module in mine]
+        try:
+            self._driver.loss(batch)
+        finally:
+            for handle in handles:
+                handle.remove()
+        if not given:
+            raise LoopEndedError("the loop does not call the model")
+        self._called, args, kwargs = max(given, key=lambda call: sum(p.numel() for p in call[0].parameters()))
+        return args, kwargs
+
+    def target(self, batch: Any) -> Any:
+        return None
+
+
+def _with_own(kind: type, name: str) -> list[type]:
+    """The class and those derived from it that have a method of that name of their own."""
+    found, waiting = [], [kind]
+    while waiting:
+        here = waiting.pop()
+        waiting += here.__subclasses__()
+        if name in vars(here) and here not in found:
+            found.append(here)
+    return found
+
+
+def _only_closure(_optimizer: Any, closure: Callable[[], Any] | None = None, **_kwargs: Any) -> Any:
+    return closure() if closure is not None else None

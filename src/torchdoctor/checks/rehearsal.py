@@ -1,0 +1,219 @@
+"""A script's own first steps, recorded; then its loop is taken over, and its parts are laid out for the checks.
+
+Loaders give a few batches of every walk, so that the script comes to its validation, its schedule and its second epoch
+within seconds. What was learned on the way is put back before anything is checked.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from time import perf_counter
+from types import ModuleType
+from typing import Any
+
+from torchdoctor.attach.attachment import Attachment
+from torchdoctor.facts import TRAIN, VALIDATION, OrderFact
+
+TRAIN_BATCHES, OTHER_BATCHES = 12, 6
+"""Of a walk through a loader."""
+KEPT = 16
+"""Batches of each loader that the checks get."""
+WALKS = 3
+"""Through the training data, after which a validation is no longer waited for."""
+UPDATES = 60
+SECONDS, QUICK_SECONDS = 15.0, 4.0
+
+
+class Rehearsal:
+    """`ready(rehearsal)` is called in a thread of its own, once: the script is driven from then on. `cuts`: walks are
+    cut short; `early`: the loop is taken over as soon as it is known, for scripts that end within a rehearsal."""
+
+    def __init__(
+        self, attachment: Attachment, *, quick: bool, cuts: bool, early: bool, ready: Callable[[Rehearsal], None]
+    ) -> None:
+        self._attachment = attachment
+        self._seconds = QUICK_SECONDS if quick else SECONDS
+        self._cuts = cuts
+        self._early = early
+        self._checking = threading.Thread(target=ready, args=(self,), name="torchdoctor-checks", daemon=True)
+        self._begun: float | None = None
+        self._loader_of: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._walks: dict[int, int] = {}
+        self.batches: dict[int, list[Any]] = {}
+        """the first that each loader gave, by its identity"""
+        self.loaders: dict[int, Any] = {}
+        self.schedulers: list[Any] = []
+        self.driver: Any = None
+        self._taken: Any = None
+        """the loader of the loop that is driven"""
+        self.why_not: str | None = None
+        """the loop cannot be driven"""
+        self._kept: list[Any] = []
+        self._thread = threading.get_ident()
+
+    @property
+    def session(self) -> Any:
+        return self._attachment.session
+
+    # -- before the session attaches -------------------------------------------------------
+
+    def prepare(self, torch: ModuleType) -> None:
+        """Under the session's own sites, so that a walk that is cut short looks like one that has ended."""
+        self._is_grad_enabled = torch.is_grad_enabled
+        from torch.optim.lr_scheduler import LRScheduler
+        from torch.utils.data.dataloader import DataLoader, _BaseDataLoaderIter
+
+        iterate, following, make = DataLoader.__iter__, _BaseDataLoaderIter.__next__, LRScheduler.__init__
+
+        def iterated(loader: Any) -> Any:
+            iterator = iterate(loader)
+            self._loader_of[iterator] = loader
+            self._given[iterator] = 0
+            return iterator
+
+        def given(iterator: Any) -> Any:
+            return self._next(iterator, following)
+
+        def made(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+            make(scheduler, *args, **kwargs)
+            self.schedulers.append(scheduler)
+
+        DataLoader.__iter__ = iterated  # type: ignore[method-assign]
+        _BaseDataLoaderIter.__next__ = given  # type: ignore[method-assign]
+        LRScheduler.__init__ = made  # type: ignore[method-assign]
+
+    def arrange(self, _torch: ModuleType) -> None:
+        """The session is in place."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+        register_optimizer_step_pre_hook(lambda *_: self._keep())
+        register_optimizer_step_post_hook(lambda *_: self._updated())
+
+    # -- while it rehearses ----------------------------------------------------------------
+
+    def _next(self, iterator: Any, following: Callable[[Any], Any]) -> Any:
+        if threading.get_ident() != self._thread:
+            return following(iterator)
+        loader = self._loader_of.get(iterator)
+        phase = self._phase(loader)
+        if phase == TRAIN and self.driver is None and self.why_not is None and self._is_over():
+            self._taken = loader
+            self._take_over()
+        if self.driver is not None and self._is_driven(loader):
+            return self.driver.next_batch()
+        trains = phase == TRAIN or (phase != VALIDATION and self._is_grad_enabled())
+        given = self._given.get(iterator, 0)
+        if self._cuts and given >= (TRAIN_BATCHES if trains else OTHER_BATCHES):
+            self._walks[id(loader)] = self._walks.get(id(loader), 0) + 1
+            raise StopIteration
+        batch = following(iterator)
+        self._given[iterator] = given + 1
+        held = self.batches.setdefault(id(loader), [])
+        self.loaders[id(loader)] = loader
+        if len(held) < KEPT:
+            held.append(batch)
+        return batch
+
+    def _is_driven(self, loader: Any) -> bool:
+        """The loader that the training asks, or one that was made in its place for another epoch."""
+        same = getattr(loader, "dataset", None) is self._taken.dataset
+        return loader is self._taken or (same and self._is_grad_enabled() and not self.driver.is_evaluating)
+
+    def _phase(self, loader: Any) -> str | None:
+        if loader is None or self.session is None:
+            return None
+        phase = self.session.loop.loader_phases.get(self.session.registry.loader_name(loader))
+        return None if phase is None else str(phase)
+
+    def _is_over(self) -> bool:
+        if self._begun is None or self._early:
+            return self._begun is not None
+        train = [loader for loader in self.loaders.values() if self._phase(loader) == TRAIN]
+        walks = max((self._walks.get(id(loader), 0) for loader in train), default=0)
+        validated = any(self._phase(loader) == VALIDATION for loader in self.loaders.values())
+        spent = perf_counter() - self._begun > self._seconds or self.session.loop.updates >= UPDATES
+        return spent or walks >= WALKS or (walks >= 2 and validated)
+
+    def _keep(self) -> None:
+        """Before the first update: what is to be put back."""
+        if self._begun is not None:
+            return
+        from torchdoctor.instruments.state import Trained
+
+        self._begun = perf_counter()
+        self.session.discover([])  # the models are known from here on
+        models = [model for _, model in self.session.registry.live_models()]
+        optimizers = [optimizer for _, optimizer in self.session.registry.live_optimizers()]
+        self._kept = [Trained(model) for model in models[1:]]
+        if models:
+            self._kept.append(Trained(models[0], *optimizers, *self.schedulers, *self.session.capturing.scalers))
+
+    def _updated(self) -> None:
+        """A loop that takes its batches from no loader cannot be given any."""
+        if self.driver is None and self.why_not is None and not self.batches and self._is_over():
+            self.why_not = "the loop takes its batches from no DataLoader, so it cannot be given others"
+            self._begin()
+
+    # -- and then ----------------------------------------------------------------------------
+
+    def _take_over(self) -> None:
+        from torchdoctor.checks.driving import Driver
+
+        train = [loader for loader in self.loaders.values() if self._phase(loader) == TRAIN]
+        optimizers = list(self.session.registry.live_optimizers())
+        if len(train) > 1:
+            self.why_not = "the loop takes batches from several loaders at a time"
+        elif len(optimizers) > 1:
+            self.why_not = "several optimizers take turns in the loop"
+        elif len(self.roots()) != 1:
+            self.why_not = "several models are trained together"
+        else:
+            self.driver = Driver(self.roots()[0], self.session.step_start.lead, self.accumulation())
+        self._begin()
+
+    def _begin(self) -> None:
+        from torchdoctor.attach import guard
+
+        self.run = self.session.record.run()
+        self.frames = _frames()
+        guard.STATE.thread = -1  # no site of the session runs from here on
+        for kept in self._kept:
+            kept.put_back()
+        if self.driver is not None:
+            self.driver.take_over(optimizer for _, optimizer in self.session.registry.live_optimizers())
+        self._checking.start()
+        if self.driver is None:
+            self.wait()
+
+    def wait(self) -> None:
+        """For the last check: that ends the process."""
+        self._checking.join()
+
+    def roots(self) -> list[Any]:
+        """The models whose parameters are trained."""
+        held = {id(p) for _, o in self.session.registry.live_optimizers() for g in o.param_groups for p in g["params"]}
+        return [
+            model for _, model in self.session.registry.live_models() if any(id(p) in held for p in model.parameters())
+        ]
+
+    def accumulation(self) -> int:
+        """Batches an update."""
+        loop = self.session.loop
+        if any(fact.closure for fact in self.session.record.run().facts(OrderFact)):
+            return 1  # such an optimizer asks for several losses of one batch
+        return max(1, round(loop.backwards / max(1, loop.updates)))
+
+    def loader_of(self, phase: str) -> Any:
+        return next((loader for loader in self.loaders.values() if self._phase(loader) == phase), None)
+
+
+def _frames() -> list[Any]:
+    frame, found = sys._getframe(2), []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    return found

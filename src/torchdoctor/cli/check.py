@@ -1,0 +1,102 @@
+"""torchdoctor check: what can be known to be wrong before hours are spent."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from torchdoctor.attach.target import COMMAND, read_target
+from torchdoctor.cli.run import WORDS_KEY, RunCommand
+from torchdoctor.cli.running import FOUND_STATUS
+from torchdoctor.cli.wishes import check_output, read_severity
+from torchdoctor.errors import ScriptError, UsageError
+from torchdoctor.findings import Severity
+
+FAIL_ON = "warning"
+
+
+class CheckCommand(RunCommand):
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "SCRIPT | -m MODULE", "[ARGUMENTS]..."]
+
+
+@click.command(cls=CheckCommand)
+@click.option("--quick", is_flag=True, help="Ten seconds instead of a minute: leave out what trains.")
+@click.option("--only", metavar="NAME", multiple=True, help="Make this check only; may be repeated.")
+@click.option("--list", "listed", is_flag=True, help="List the checks, and make none.")
+@click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
+@click.option(
+    "--fail-on", metavar="SEVERITY", default=FAIL_ON, show_default=True, help="Exit with 3 on such a failure."
+)
+@click.option(
+    "--timeout", metavar="SECONDS", type=click.FloatRange(1), default=600.0, show_default=True, help="At most."
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    quick: bool,
+    only: tuple[str, ...],
+    listed: bool,
+    json_file: str | None,
+    fail_on: str,
+    timeout: float,
+) -> None:
+    """Check your training script before hours are spent.
+
+    A copy of it runs for seconds; then its loop is taken over and every check is made on its own model, data and loss.
+    Nothing that it writes stays.
+    """
+    if listed:
+        _list(quick, only)
+        return
+    words, _ = ctx.meta[WORDS_KEY]
+    if not words:
+        raise UsageError("which script? torchdoctor check train.py ...")
+    target = read_target(words)
+    if target.kind == COMMAND:
+        raise ScriptError("check takes a python script or -m MODULE, not a command")
+    severity = read_severity(fail_on)
+    output = check_output(json_file, "--json") if json_file else None
+
+    from torchdoctor.checks.checking import Request, check_script
+    from torchdoctor.report.checklist import CheckingProgress, ChecklistSheet
+
+    with CheckingProgress() as progress:
+        report = check_script(Request(target, only, quick, timeout), progress.tell)
+    findings = report.findings
+    sheet = ChecklistSheet(
+        shlex.join(target.words),
+        report.steps,
+        report.checks,
+        [f for f in findings if f["name"] not in {c["diagnosis"] for c in report.checks}],
+        report.bottleneck,
+        report.problem,
+        report.output,
+    )
+    sheet.print()
+    if output is not None:
+        _write(output, report, findings)
+    if report.problem:
+        sys.exit(1)
+    found = [f["severity"] for f in findings] + [c["severity"] for c in report.checks if c["passed"] is False]
+    if severity is not None and any(Severity(s).at_least(severity) for s in found):
+        sys.exit(FOUND_STATUS)
+
+
+def _list(quick: bool, only: tuple[str, ...]) -> None:
+    from torchdoctor.checks.performing import choose
+
+    for loaded in choose(quick, only):
+        click.echo(f"{loaded.check.name:24} {loaded.check.asks}")
+
+
+def _write(path: Path, report: Any, findings: list[dict[str, Any]]) -> None:
+    verdict = report.verdict or {"schema": 1, "run": {}, "ruled_out": [], "not_examined": []}
+    told = {**verdict, "findings": findings, "checks": report.checks, "bottleneck": report.bottleneck}
+    told |= {"problem": report.problem} if report.problem else {}
+    path.write_text(json.dumps(told, indent=2) + "\n")

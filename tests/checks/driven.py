@@ -1,0 +1,60 @@
+"""Drives a script's loop in this process: `python driven.py SCRIPT`. Prints what it found as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+from torchdoctor.attach.attachment import Attachment
+from torchdoctor.attach.importing import after_import
+from torchdoctor.attach.options import Options
+from torchdoctor.attach.script import execute
+from torchdoctor.attach.target import read_target
+from torchdoctor.checks.child import _lay_out
+from torchdoctor.checks.rehearsal import Rehearsal
+
+
+def drive(rehearsal: Rehearsal) -> None:
+    import torch
+
+    told: dict[str, Any] = {"why_not": rehearsal.why_not}
+    try:
+        bench = _lay_out(rehearsal, quick=True)
+        told |= {"epochs": bench.epochs, "train": len(bench.train), "validation": len(bench.validation)}
+        told |= {"accumulation": bench.accumulation, "schedule": bench.step_of_schedule}
+        first, second = bench.train[:2]
+        bench.model.eval()
+        told["losses"] = [bench.subject.loss(b).item() for b in (first, second, first, second)]
+        optimizer = bench.optimizers[0]
+        rates = [g["lr"] for g in optimizer.param_groups]
+        fitted = []
+        for _ in range(30):
+            loss = bench.subject.loss(first)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step(*([lambda loss=loss: loss] if isinstance(optimizer, torch.optim.LBFGS) else []))
+            fitted.append(loss.item())
+        told |= {"fitted": [fitted[0], fitted[-1]], "rates": rates == [g["lr"] for g in optimizer.param_groups]}
+        shape = bench.subject.outputs(first)
+        told["outputs"] = list(shape.shape) if isinstance(shape, torch.Tensor) else type(shape).__name__
+    except BaseException as error:
+        told["error"] = f"{type(error).__name__}: {error}"
+    print("TOLD", json.dumps(told), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        attachment = Attachment(Options(out=folder, name="check", capture=(), overhead=1.0), examines=False)
+        rehearsal = Rehearsal(attachment, quick=True, cuts=True, early=False, ready=drive)
+        after_import("torch", rehearsal.prepare)
+        attachment.begin()
+        after_import("torch", rehearsal.arrange)
+        ending = execute(read_target(sys.argv[1:]))
+        if rehearsal.driver is not None:
+            rehearsal.driver.ended(str(ending.exception or "over"))
+            rehearsal.wait()
+        print("TOLD", json.dumps({"ended": str(ending.exception)}))
