@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torchdoctor.instruments.evaluation import evaluate, evaluate_predictions
     from torchdoctor.instruments.gradients import gradient_summary
     from torchdoctor.instruments.landscape import landscape
+    from torchdoctor.instruments.lr_range import find_lr
     from torchdoctor.instruments.modes import evaluating, training
     from torchdoctor.instruments.noise_scale import gradient_noise_scale
     from torchdoctor.instruments.nonfinite import find_nonfinite
@@ -51,6 +52,7 @@ _HOME = {
     "evaluating": "torchdoctor.instruments.modes",
     "training": "torchdoctor.instruments.modes",
     "gradient_summary": "torchdoctor.instruments.gradients",
+    "find_lr": "torchdoctor.instruments.lr_range",
     "find_nonfinite": "torchdoctor.instruments.nonfinite",
     "weight_distribution": "torchdoctor.instruments.weights",
     "sharpness": "torchdoctor.instruments.sharpness",
@@ -84,6 +86,7 @@ __all__ = [
     "evaluate_predictions",
     "evaluating",
     "examine",
+    "find_lr",
     "find_nonfinite",
     "gradient_noise_scale",
     "gradient_summary",
