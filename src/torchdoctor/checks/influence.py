@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +26,7 @@ Change = Callable[[int, Tensor], Tensor]
 def outputs_of(bench: Bench, batch: Any, change: Change | None = None) -> list[Tensor]:
     """The tensors that the model gives for this batch, as far as they are numbers on a scale. The batch stays as it is,
     whatever the model does to what it is given."""
-    torch.manual_seed(SEED)
+    reseed()
 
     def give(number: int, given: Tensor) -> Tensor:
         return (change(number, given) if change else given).clone()
@@ -33,6 +35,13 @@ def outputs_of(bench: Bench, batch: Any, change: Change | None = None) -> list[T
         outputs = bench.subject.outputs(batch)
     found = batch_tensors(logits_of(outputs))
     return [tensor.detach().clone() for tensor in found if tensor.is_floating_point() and tensor.numel()]
+
+
+def reseed() -> None:
+    """All that a step may draw from; an experiment puts it back."""
+    torch.manual_seed(SEED)
+    random.seed(SEED)
+    np.random.seed(SEED)
 
 
 def sample_count(bench: Bench, batch: Any) -> int | None:

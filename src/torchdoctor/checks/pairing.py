@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.influence import SEED, by_sample, farthest, positions_of, sample_count, sample_dims, with_tensor
+from torchdoctor.checks.influence import (
+    by_sample,
+    farthest,
+    positions_of,
+    reseed,
+    sample_count,
+    sample_dims,
+    with_tensor,
+)
 from torchdoctor.checks.looks import Look
 from torchdoctor.probes.batches import batch_tensors
 
@@ -76,7 +84,7 @@ def _gradients(bench: Bench, batch: Any, count: int) -> Tensor | None:
         leaves.append(given.detach().clone().requires_grad_())
         return leaves[-1].clone()
 
-    torch.manual_seed(SEED)
+    reseed()
     plain = torch.backends.cudnn.flags(enabled=False)  # its recurrent layers have no backward in eval mode
     with bench.with_inputs(note), _noting_embeddings(bench.model, leaves), plain:
         loss = bench.subject.loss(batch)
