@@ -52,7 +52,7 @@ def judge(
     elif max(gain / JITTER, shaken / FLAT) <= level and negative <= NEGATIVE and weights > 0:
         kind, text = "flat", _nearly_flat_words(shaken / level, curvature)
     elif gain > DESCENT * level or gain > max(falls, JITTER * level):
-        kind, text = "slope", _slope_words(gain / level if level else math.inf, negative)
+        kind, text = "slope", _slope_words(gain / level if level else math.inf, negative, curvature)
     elif curvature.largest < -NEGATIVE * steepest:
         kind, text = "maximum", "Maximum: the loss curves down in every direction; any small push leads away."
     elif negative > NEGATIVE:
@@ -89,23 +89,27 @@ def _nearly_flat_words(shaken: float, curvature: Curvature) -> str:
     )
 
 
-def _slope_words(gain: float, negative: float) -> str:
-    how = f"{gain:.0%} of it" if gain < 10 else "many times its size"
-    also = (
-        f" It also curves down somewhere, with {negative:.0%} of the largest curvature." if negative > NEGATIVE else ""
-    )
+def _slope_words(gain: float, negative: float, curvature: Curvature) -> str:
+    how = f"{gain:.0%}" if gain < 1 else "more than there is of it, if it went on as it begins"
+    also = f" It also curves down somewhere, {_relation(curvature, negative)}." if negative > NEGATIVE else ""
     return (
-        f"Slope: neither a minimum nor a saddle yet; the best single step along the gradient would lower the loss by "
+        "Slope: neither a minimum nor a saddle yet; the best single step along the gradient would lower the loss by "
         f"{how}.{also}"
     )
 
 
 def _saddle_words(curvature: Curvature, negative: float) -> str:
     return (
-        f"Saddle: there is hardly any slope, but in one direction the loss curves down, with {negative:.0%} of the "
-        f"largest curvature ({figure(curvature.smallest)} and {figure(curvature.largest)}). Noise, momentum or a "
-        "larger rate leads away from it; waiting does not."
+        "Saddle: there is hardly any slope, but in one direction the loss curves down, "
+        f"{_relation(curvature, negative)}. Noise, momentum or a larger rate leads away from it; waiting does not."
     )
+
+
+def _relation(curvature: Curvature, negative: float) -> str:
+    both = f"({figure(curvature.smallest)} and {figure(curvature.largest)})"
+    if -curvature.smallest > curvature.largest:
+        return f"more strongly than it curves up anywhere {both}"
+    return f"with {negative:.0%} of the largest curvature {both}"
 
 
 def _minimum_words(curvature: Curvature, negative: float) -> str:

@@ -247,6 +247,8 @@ def measure_sharpness(
             noise = (firm.radius, firm.mean) if firm is not None else (NOISE, math.inf)
             point = judge(loss, slope, weights, surface.size, curvature, noise)
             notes += _doubts(curvature)
+    if any(p.dtype in (torch.float16, torch.bfloat16) for p in surface.parameters):
+        notes.append("weights are of half precision: rises smaller than its rounding are noise")
     if all(e == 0 for r in rises for e in r.each) and weights == 0:
         notes.append("all weights are zero, and so is noise that is scaled by them")
     samples = sum(map(samples_in, batches))

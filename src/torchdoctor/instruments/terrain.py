@@ -83,7 +83,7 @@ class Landscape(Result):
             return "A wall lies between the two: the loss is not finite on the way"
         if barrier > BARRIER * worse:
             return f"A barrier of {figure(barrier)} lies between the two: different basins"
-        return "No barrier between the two: they lie in one basin"
+        return "No barrier between the two: they lie in one basin or on one slope"
 
     def _verdict(self) -> str:
         x, y, low = self.lowest
