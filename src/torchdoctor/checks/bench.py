@@ -43,6 +43,8 @@ class Bench:
     """the user's own, of a checkpoint to a path"""
     load: Callable[[Any], Any] | None = None
     quick: bool = False
+    why_no_loss: str | None = None
+    """the loop of the script cannot be driven"""
     run: Run | None = None
     """the record of a rehearsal, where a script was run"""
     outcomes: dict[str, Outcome] = field(default_factory=dict)

@@ -29,6 +29,8 @@ class Check:
     """within its part"""
     quick: bool = True
     """takes no more than a second or so: part of --quick"""
+    needs_loss: bool = True
+    """it has to compute losses of batches; not every script's loop can be given any"""
     diagnoses: tuple[str, ...] = ()
     """names in the catalogue that a failure may carry"""
 

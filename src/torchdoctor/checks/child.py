@@ -47,6 +47,9 @@ class Child:
         try:
             self.tell_verdict(rehearsal.run)
             bench = _lay_out(rehearsal, self._quick)
+            if bench.why_no_loss is None:
+                with bench.experiment():
+                    bench.subject.outputs(bench.train[0])  # what the loop calls is known from here on
             self.tell(why_not=rehearsal.why_not, epochs=bench.epochs)
 
             def told(check: Any, made: Checked | None) -> None:
@@ -94,6 +97,7 @@ def _lay_out(rehearsal: Rehearsal, quick: bool) -> Any:
         accumulation=rehearsal.accumulation(),
         step_of_schedule=_stepped_by(rehearsal.run),
         quick=quick,
+        why_no_loss=rehearsal.why_not,
         run=rehearsal.run,
     )
 

@@ -12,6 +12,7 @@ CHECK = Check(
     name="optimizer-coverage",
     asks="every trainable parameter is in the optimizer, none twice",
     part=PROCEDURE,
+    needs_loss=False,
     order=10,
     diagnoses=("parameters-not-optimized",),
 )

@@ -50,6 +50,8 @@ def perform(
 
 
 def _perform(loaded: LoadedCheck, bench: Bench) -> Outcome:
+    if loaded.check.needs_loss and bench.why_no_loss is not None:
+        return skipped(bench.why_no_loss)
     try:
         with bench.experiment():
             return loaded.perform(bench)
