@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from checks.programs import HEALTHY, Program, loader
+from torchdoctor.findings import Severity
+
+NAME = "input-dependence"
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_quiet(kind: str) -> None:
+    assert HEALTHY[kind]().outcome(NAME).passed
+
+
+class Lost(nn.Module):
+    """What it is given never reaches its model, or what comes of it is thrown away."""
+
+    def __init__(self, model: nn.Module, how: str) -> None:
+        super().__init__()
+        self.model, self.how = model, how
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "overwritten":
+            x = torch.ones_like(x)
+        y = self.model(x)
+        if self.how == "multiplied by zero":
+            y = y * 0
+        elif self.how == "pooled over the batch":
+            y = y.mean(0, keepdim=True).expand_as(y)
+        return y + self.shift
+
+
+@pytest.mark.parametrize("how", ["overwritten", "multiplied by zero", "pooled over the batch"])
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_constant_outputs(kind: str, how: str) -> None:
+    program = HEALTHY[kind]()
+    program.model = Lost(program.model, how)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "representation-collapse"
+    assert outcome.severity is Severity.ERROR
+    assert ("all 16 samples" in outcome.text) == (how == "pooled over the batch")
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "multilabel", "autoencoder"])
+def test_a_layer_that_is_dead(kind: str) -> None:
+    program = HEALTHY[kind]()
+    relu = next(n for n, m in enumerate(program.model) if isinstance(m, nn.ReLU))  # type: ignore[arg-type,var-annotated]
+    above = program.model[relu - 1]  # type: ignore[index]
+    nn.init.constant_(above.bias, -100.0)  # type: ignore[arg-type,union-attr]
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "dead-relu"
+    assert outcome.where[0].module == str(relu)
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_a_last_layer_that_starts_at_zero_is_meant(kind: str) -> None:
+    program = HEALTHY[kind]()
+    last = [m for m in program.model.modules() if isinstance(m, nn.Linear)][-1]
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    assert program.outcome(NAME).passed
+
+
+class Two(nn.Module):
+    def __init__(self, used: bool, gate: float | None = None) -> None:
+        super().__init__()
+        self.used = used
+        self.first, self.second, self.head = nn.Linear(6, 8), nn.Linear(5, 8), nn.Linear(8, 3)
+        self.gate = None if gate is None else nn.Parameter(torch.tensor(gate))
+
+    def forward(self, a: Tensor, b: Tensor, mask: Tensor | None = None) -> Tensor:
+        h = self.first(a)
+        side = self.second(b if self.used else torch.zeros_like(b))
+        return self.head(torch.relu(h + (side if self.gate is None else self.gate * side)))
+
+
+def _two(*more: Tensor, model: nn.Module) -> Program:
+    torch.manual_seed(0)
+    train = loader(torch.randn(64, 6), torch.randn(64, 5), *more, torch.randint(0, 3, (64,)))
+    return Program(model, train, nn.CrossEntropyLoss())
+
+
+def test_one_of_several_is_ignored() -> None:
+    outcome = _two(model=Two(False)).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.WARNING
+    assert "number 2 of 2" in outcome.text and "(16, 5)" in outcome.text
+    assert _two(model=Two(True)).outcome(NAME).passed
+
+
+def test_a_gate_that_starts_shut_is_meant() -> None:
+    assert _two(model=Two(True, gate=0.0)).outcome(NAME).passed
+
+
+def test_a_mask_that_hides_nothing_is_meant() -> None:
+    assert _two(torch.ones(64, 6), model=Two(True)).outcome(NAME).passed
+    assert _two(torch.arange(6).expand(64, 6), model=Two(True)).outcome(NAME).passed
+
+
+def test_labels_that_the_model_is_given_are_meant() -> None:
+    class OwnLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.body, self.head = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 20)
+
+        def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+            logits = self.head(self.body(self.words(input_ids))[0])
+            if labels is None:
+                return {"logits": logits}
+            wanted = labels[:, 1:].flatten()
+            return {"loss": F.cross_entropy(logits[:, :-1].flatten(0, 1), wanted), "logits": logits}
+
+    ids = torch.randint(0, 20, (4, 16, 9))
+    batches = [{"input_ids": x, "labels": torch.where(torch.arange(9) < 3, -100, x)} for x in ids]
+    step = lambda model, batch: model(**batch)["loss"]  # noqa: E731
+    assert Program(OwnLoss(), batches, more={"step_fn": step}).outcome(NAME).passed
+    assert Program(OwnLoss(), batches).outcome(NAME).passed
+
+
+def test_identical_samples_are_not_blamed_on_the_model() -> None:
+    program = HEALTHY["mlp"]()
+    program.train = loader(torch.randn(1, 12).expand(64, 12), torch.randint(0, 4, (64,)))
+    assert program.outcome(NAME).passed
