@@ -148,7 +148,7 @@ def look_at(bench: Bench, batch: Any, modules: list[str] | None = None) -> Look:
     """One batch through the step; the kinds of the first modules that run are added to `modules`."""
     look = Look(batch)
     watch = _Watch(look, modules)
-    with watch.on(bench.model), _Calls(look):
+    with watch.on(bench.model, bench.subject.called), _Calls(look):
         try:
             loss = bench.subject.loss(batch)
         except Exception as error:
@@ -166,10 +166,11 @@ class _Watch:
         self._look, self._modules = look, modules
 
     @contextlib.contextmanager
-    def on(self, model: nn.Module) -> Iterator[None]:
+    def on(self, model: nn.Module, called: nn.Module) -> Iterator[None]:
+        """`called` is what gets the inputs: the model, or what wraps it."""
         handles = [
-            model.register_forward_pre_hook(self._enter, with_kwargs=True),
-            model.register_forward_hook(self._leave),
+            called.register_forward_pre_hook(self._enter, with_kwargs=True),
+            called.register_forward_hook(self._leave),
         ]
         for name, module in model.named_modules():
             if isinstance(module, torch.jit.ScriptModule) or next(module.children(), None) is not None:

@@ -21,10 +21,11 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
 from torchdoctor.attach.guard import contained
+from torchdoctor.checks.orders import indices_of
 from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.subject import TARGET_KEYS
 from torchdoctor.probes.batches import batch_tensors
-from torchdoctor.probes.splits import resolve, sampled
+from torchdoctor.probes.splits import resolve
 
 Ints = NDArray[np.int64]
 
@@ -59,14 +60,6 @@ class Source:
         )
 
     @cached_property
-    def sampler(self) -> Any:
-        """That gives single indices; accelerate and others wrap the user's."""
-        batches = getattr(self.loader, "batch_sampler", None)
-        while hasattr(batches, "batch_sampler"):
-            batches = batches.batch_sampler
-        return getattr(batches, "sampler", None) or getattr(self.loader, "sampler", None)
-
-    @cached_property
     def batch_size(self) -> int:
         batches = getattr(self.loader, "batch_sampler", None)
         size = getattr(self.loader, "batch_size", None) or getattr(batches, "batch_size", None)
@@ -82,8 +75,8 @@ class Source:
         size = None if self.dataset is None or self.is_stream else length(self.dataset)
         if size is None:
             return np.zeros(0, np.int64)
-        chosen = sampled(self.loader)
-        return np.arange(size, dtype=np.int64) if chosen is None else np.asarray(list(chosen), np.int64)
+        with drawing_kept(None):
+            return indices_of(self.loader, size)
 
     @property
     def is_indexed(self) -> bool:
