@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from torchdoctor.checks.preflight import check
     from torchdoctor.doctor import Doctor, watch
     from torchdoctor.engine import examine
     from torchdoctor.errors import StopTraining, TorchdoctorError, TrainingHalted
+    from torchdoctor.experiments.seed_experiment import seeds
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
     from torchdoctor.instruments import schedules, stable
     from torchdoctor.instruments.batch_report import validate_batch
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Doctor": "torchdoctor.doctor",
     "watch": "torchdoctor.doctor",
+    "check": "torchdoctor.checks.preflight",
     "examine": "torchdoctor.engine",
     "StopTraining": "torchdoctor.errors",
     "TrainingHalted": "torchdoctor.errors",
@@ -47,6 +50,7 @@ _HOME = {
     "Verdict": "torchdoctor.findings",
     "Run": "torchdoctor.run",
     "open_run": "torchdoctor.store.reader",
+    "seeds": "torchdoctor.experiments.seed_experiment",
     "evaluate": "torchdoctor.instruments.evaluation",
     "evaluate_predictions": "torchdoctor.instruments.evaluation",
     "evaluating": "torchdoctor.instruments.modes",
@@ -80,6 +84,7 @@ __all__ = [
     "TorchdoctorError",
     "TrainingHalted",
     "Verdict",
+    "check",
     "determinism_cost",
     "deterministic",
     "evaluate",
@@ -95,6 +100,7 @@ __all__ = [
     "open_run",
     "schedules",
     "seed_worker",
+    "seeds",
     "sharpness",
     "stable",
     "suggest_clipping",

@@ -17,6 +17,8 @@ from torchdoctor.report.text import count, listed, number
 SEEDS_SHOWN = 20
 """Up to so many seeds each has a row."""
 CONFIGURATIONS_SHOWN = 30
+ENDS = 4
+"""Columns of figures before those of the extremes, for which a sweep has no room."""
 
 
 def render_spread(result: SeedSpread) -> Sheet:
@@ -79,8 +81,9 @@ def _about(result: SeedSpread, page: Page) -> Iterator[RenderableType]:
 
 def _table(result: SeedSpread, page: Page) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    table.add_column("variant", overflow="fold")
-    for heading in ("seeds", "mean", "sd", "95 % interval", "least", "most"):
+    table.add_column("variant", overflow="fold", min_width=12)
+    columns = ("seeds", "mean", "sd", "95 % interval", "least", "most")
+    for heading in columns if result.best is None else columns[:ENDS]:
         table.add_column(heading, justify="right", no_wrap=True)
     if result.best is not None:
         table.add_column("against the best", no_wrap=True)
@@ -88,7 +91,7 @@ def _table(result: SeedSpread, page: Page) -> Table:
     for variant in result.variants[:CONFIGURATIONS_SHOWN]:
         row = _row(variant, page)
         if result.best is not None:
-            row.append(_standing(variant, result.best, by_name.get(variant.name)))
+            row = [*row[: 1 + ENDS], _standing(variant, result.best, by_name.get(variant.name))]
         table.add_row(*row)
     hidden = len(result.variants) - CONFIGURATIONS_SHOWN
     if hidden > 0:

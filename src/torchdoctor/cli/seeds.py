@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from torchdoctor.attach.options import RUNS_FOLDER
-from torchdoctor.attach.target import Target, read_target
+from torchdoctor.attach.target import read_target
 from torchdoctor.cli.wishes import check_folder, check_output, read_run_name, read_severity
 from torchdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from torchdoctor.experiments.arguments import Options
-    from torchdoctor.experiments.seed_passing import Passing
     from torchdoctor.experiments.seed_spread import SeedSpread
-    from torchdoctor.experiments.seeds import Surroundings
     from torchdoctor.experiments.starts import Starts
-    from torchdoctor.experiments.variants import Variant
     from torchdoctor.findings import Finding, Severity
 
 FOUND_STATUS = 3
 WORDS_KEY = "torchdoctor.words"
 SEEDS = 5
-MOST_SEED = 2**32 - 1
 EXPERIMENTS = {"--compare": "compare", "--with": "settings", "--sweep": "sweep", "--same": "same"}
 
 
@@ -109,7 +104,7 @@ class SeedsCommand(click.Command):
 @click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
 @click.option("--plot", "plot_file", metavar="FILE", help="Write the figure as a page: seeds.html.")
 @click.option("--fail-on", metavar="SEVERITY", help="Exit with 3 on a finding: error, warning or info.")
-@click.option("--quiet", "-q", is_flag=True, help="Print the verdict alone.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the verdict and its notes alone.")
 @click.pass_context
 def command(ctx: click.Context, /, **wishes: Any) -> None:
     """Run your script under several seeds: mean, spread and interval of its metric.
@@ -126,15 +121,10 @@ class Request:
     """What the user asked for, checked, and carried out."""
 
     def __init__(self, words: Words, /, **wishes: Any) -> None:
-        from torchdoctor.experiments.arguments import read_options
+        from torchdoctor.experiments.seed_experiment import Experiment, Reader
 
         self.wishes = wishes
-        self.target = read_target(words.script, after_dashes=words.after_dashes)
-        self.options = read_options(self.target)
-        self._refuse_clashes(words.late)
-        self.seeds = read_seeds(wishes["number"], wishes["listed"])
         self.fail_on: Severity | None = read_severity(wishes["fail_on"])
-        self.name = read_run_name(wishes["name"]) if wishes["name"] is not None else self.target.stem
         self.json = wishes["json_file"]
         if self.json not in (None, "-"):
             check_output(self.json, "--json")
@@ -142,13 +132,30 @@ class Request:
         asked = [flag for flag, key in EXPERIMENTS.items() if wishes[key]]
         if len(asked) > 1:
             raise UsageError(f"{' and '.join(asked)} are different experiments; ask for one at a time")
+        if wishes["trials"] is not None and not wishes["sweep"]:
+            raise UsageError("--trials belongs to --sweep, such as --sweep lr=log:1e-5:1e-1 --trials 20")
+        goal = wishes["goal"]
+        same = ("seed_arg", "seed_env", "override_seeds", "jobs", "timeout", "reuse", "shared_files")
+        self.experiment = Experiment(
+            target=read_target(words.script, after_dashes=words.after_dashes),
+            seeds=read_seeds(wishes["number"], wishes["listed"]),
+            reader=Reader(wishes["metric"], wishes["which"], None if goal is None else goal == "max"),
+            out=check_folder(Path(wishes["out"]).absolute()),
+            name=read_run_name(wishes["name"]) if wishes["name"] is not None else None,
+            progress=not wishes["quiet"],
+            **{key: wishes[key] for key in same},
+        )
+        self._refuse_clashes(words.late)
 
     def perform(self) -> int:
+        result: SeedSpread | Starts
         if self.wishes["same"]:
-            starts = self._start()
-            return self._tell(starts, starts.findings)
-        spread = self._sweep() if self.wishes["sweep"] else self._compare()
-        return self._tell(spread, spread.findings)
+            result = self.experiment.repeat(self.wishes["same"])
+        elif self.wishes["sweep"]:
+            result = self.experiment.sweep(self.wishes["sweep"], self.wishes["trials"])
+        else:
+            result = self.experiment.compare(self.wishes["compare"], self.wishes["settings"], self.wishes["claim"])
+        return self._tell(result, result.findings)
 
     def _tell(self, result: SeedSpread | Starts, findings: Sequence[Finding]) -> int:
         from torchdoctor.cli.seed_table import render_spread, render_starts
@@ -158,7 +165,8 @@ class Request:
 
         paper = sys.stderr if self.json == "-" else sys.stdout
         if self.wishes["quiet"]:
-            print(result.verdict if isinstance(result, SeedSpread) else str(result).splitlines()[0], file=paper)
+            said = [result.verdict, *result.notes] if isinstance(result, SeedSpread) else str(result).splitlines()[:1]
+            print(*said, sep="\n", file=paper)
         else:
             sheet = render_spread(result) if isinstance(result, SeedSpread) else render_starts(result)
             show(sheet, paper)
@@ -170,114 +178,14 @@ class Request:
             return FOUND_STATUS
         return 0
 
-    def _compare(self) -> SeedSpread:
-        from torchdoctor.experiments.board import show_board
-        from torchdoctor.experiments.seed_reading import read_spread
-        from torchdoctor.experiments.seeds import free_base, plan, run_all
-
-        variants = self._variants()
-        at = self._surroundings(len(variants) * len(self.seeds))
-        launches = plan(variants, self.seeds, free_base(self.name, at))
-        with show_board(len(launches), not self.wishes["quiet"]) as board:
-            outcomes, interrupted = run_all(launches, at, board)
-        result = read_spread(variants, outcomes, self._reader(), self.wishes["claim"])
-        if interrupted:
-            result.notes.insert(0, "interrupted: only the runs that had finished count; --reuse goes on from there")
-        return result
-
-    def _sweep(self) -> SeedSpread:
-        from torchdoctor.experiments.board import show_board
-        from torchdoctor.experiments.seeds import free_base
-        from torchdoctor.experiments.sweep import TRIALS, load_optuna, read_ranges, sweep
-
-        ranges = read_ranges(self.wishes["sweep"])
-        trials = self.wishes["trials"]
-        if trials is not None or not all(r.values for r in ranges):
-            load_optuna()
-            count = trials or TRIALS
-        else:
-            count = 1
-            for one in ranges:
-                count *= len(one.values)
-        at = self._surroundings(count * len(self.seeds))
-        base = self._variant(self.target, self.options)
-        with show_board(count * len(self.seeds), not self.wishes["quiet"]) as board:
-            name = free_base(self.name, at)
-            result, _ = sweep(base, self.options, ranges, self.seeds, name, self._reader(), at, board, trials)
-        return result
-
-    def _start(self) -> Starts:
-        from torchdoctor.experiments.board import show_board
-        from torchdoctor.experiments.seed_passing import find_own
-        from torchdoctor.experiments.starts import compare_starts
-
-        given = self.wishes["seed_arg"] or self.wishes["seed_env"] or self.wishes["override_seeds"]
-        passing = self._passing(self.target, self.options) if given else find_own(self.target, self.options)
-        variant = self._variant(self.target, self.options, passing)
-        count = self.wishes["same"]
-        with show_board(count + 2, not self.wishes["quiet"]) as board:  # two more are traced where they differ
-            return compare_starts(variant, count, self.name, self._surroundings(count), board, self.seeds[0])
-
-    def _variants(self) -> list[Variant]:
-        from torchdoctor.experiments.variants import name_apart, read_other, read_settings, vary
-
-        first = self._variant(self.target, self.options)
-        variants = [first]
-        for text in self.wishes["compare"]:
-            target, options = read_other(text, self.target)
-            variants.append(self._variant(target, options))
-        settings = read_settings(self.wishes["settings"])
-        if settings:
-            variants.append(vary(first, self.options, settings))
-        return name_apart(variants)
-
-    def _variant(self, target: Target, options: Options, passing: Passing | None = None) -> Variant:
-        from torchdoctor.experiments.variants import Variant
-
-        return Variant(self._call(target), target, passing or self._passing(target, options))
-
-    def _call(self, target: Target) -> str:
-        """The script's name; with its arguments where the same one is compared under others."""
-        name = Path(target.what).name
-        if target.what == self.target.what and target.arguments != self.target.arguments:
-            return " ".join([name, *target.arguments])
-        return name
-
-    def _passing(self, target: Target, options: Options) -> Passing:
-        from torchdoctor.experiments.seed_passing import find_passing
-
-        return find_passing(
-            target,
-            options,
-            argument=self.wishes["seed_arg"],
-            variable=self.wishes["seed_env"],
-            override=self.wishes["override_seeds"],
-        )
-
-    def _reader(self) -> Any:
-        from torchdoctor.experiments.seed_reading import Reader
-
-        goal = self.wishes["goal"]
-        return Reader(self.wishes["metric"], self.wishes["which"], None if goal is None else goal == "max")
-
-    def _surroundings(self, runs: int) -> Surroundings:
-        from torchdoctor.experiments.seeds import Surroundings, default_jobs
-
-        return Surroundings(
-            out=check_folder(Path(self.wishes["out"]).absolute()),
-            jobs=min(self.wishes["jobs"] or default_jobs(), runs),
-            timeout=self.wishes["timeout"],
-            reuse=self.wishes["reuse"],
-            shared_files=self.wishes["shared_files"],
-        )
-
     def _refuse_clashes(self, late: Sequence[str]) -> None:
         """An option that both have and that stands after the script: whose is it?"""
-        both = [flag for flag in late if (found := self.options.find(flag)) is not None and found.flag == flag]
+        options, script = self.experiment.options, self.experiment.target.what
+        both = [flag for flag in late if (found := options.find(flag)) is not None and found.flag == flag]
         if both:
             raise UsageError(
-                f"{both[0]} is an option of torchdoctor seeds and of {self.target.what}; write ours before the script, "
-                f"and the script's own after --: torchdoctor seeds {both[0]} ... {self.target.what} -- {both[0]} ..."
+                f"{both[0]} is an option of torchdoctor seeds and of {script}; write ours before the script, "
+                f"and the script's own after --: torchdoctor seeds {both[0]} ... {script} -- {both[0]} ..."
             )
 
 
@@ -287,11 +195,8 @@ def read_seeds(number: int | None, listed: str | None) -> list[int]:
     if number is not None:
         raise UsageError("give -n for so many seeds from 0 on, or --seeds for these, not both")
     try:
-        seeds = list(dict.fromkeys(int(part) for part in listed.split(",") if part.strip()))
+        return list(dict.fromkeys(int(part) for part in listed.split(",") if part.strip()))
     except ValueError:
         raise UsageError(
             f"--seeds takes whole numbers with commas between them, such as 1,7,42, not {listed!r}"
         ) from None
-    if not seeds or not all(0 <= seed <= MOST_SEED for seed in seeds):
-        raise UsageError(f"a seed is a whole number from 0 to {MOST_SEED:,}; --seeds got {listed!r}")
-    return seeds

@@ -89,7 +89,9 @@ def read_options(target: Target) -> Options:
             declared += _from_parameters(node, str(path), parser or "", parsed)
             declared += _from_hydra(node, str(path)) if "hydra" in modules else ()
         read.update({name: f"{path.name}:{line}" for name, line in _environment(tree)})
-    first = {d.name: d for d in reversed(declared)}
+    first: dict[str, Declared] = {}
+    for one in declared:
+        first.setdefault(one.name, one)
     return Options(tuple(first.values()), read)
 
 

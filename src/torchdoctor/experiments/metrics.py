@@ -99,7 +99,7 @@ def read_text(log: Path, name: str) -> Metric | None:
     except OSError:
         return None
     words = r"[\W_]{0,3}".join(map(re.escape, plain(name).split()))
-    matches = re.findall(rf"(?<![a-z0-9]){words}[^\n\w+.-]{{0,12}}{_NUMBER}", text.lower())
+    matches = re.findall(rf"(?<![a-z0-9]){words}(?:[^\n\w+.-]|-[>\s]){{0,12}}{_NUMBER}", text.lower())
     values = [float(v) / (100 if percent else 1) for v, percent in matches]
     finite = [v for v in values if math.isfinite(v)]
     if not values:

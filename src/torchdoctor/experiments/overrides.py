@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import os
 import random
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +31,8 @@ class Overrides:
         self._seed = seed
         self._first: int | None = None
         self._pid = os.getpid()
+        self._inside = False
+        """torch hands on to its devices what was replaced before"""
         self.calls: list[dict[str, Any]] = []
 
     def place(self) -> None:
@@ -57,21 +58,23 @@ class Overrides:
         @functools.wraps(original)
         def seed(*args: Any, **kwargs: Any) -> Any:
             given = args[0] if args else next(iter(kwargs.values()), None)
-            if os.getpid() != self._pid or isinstance(given, bool) or not hasattr(given, "__index__"):
-                return original(*args, **kwargs)  # a worker seeds itself from the parent; None and texts stay
-            return original(self._replace(name, int(given)))
+            strange = isinstance(given, bool) or not hasattr(given, "__index__")  # None and texts stay
+            if self._inside or strange or os.getpid() != self._pid:  # a worker seeds itself from its parent
+                return original(*args, **kwargs)
+            self._inside = True
+            try:
+                return original(self._replace(name, int(given)))
+            finally:
+                self._inside = False
 
         return seed
 
     def _replace(self, name: str, given: int) -> int:
-        inner = sys._getframe(2)
-        if inner.f_globals.get("__name__", "").startswith("torch."):
-            return given  # torch hands on to its devices what was replaced before
         if self._first is None:
             self._first = given
         wanted = (self._seed + (given - self._first) * STRIDE) % LIMIT
         if len(self.calls) < CALLS_KEPT:
-            place = caller(inner)
+            place = caller()
             at = {"file": place.file, "line": place.line} if place is not None else {}
             self.calls.append({"call": name, "given": given, "wanted": wanted, **at})
         return wanted

@@ -95,6 +95,7 @@ def read_variant(variant: Variant, outcomes: Sequence[Outcome], reader: Reader) 
         metrics={name: summarise(found) for name, found in columns.items() if found},
         per_run=per_run,
         settings=dict(variant.settings),
+        unmoved=_is_unmoved(outcomes),
         seeded=next(([_call(c) for c in o.seeded] for o in outcomes if o.seeded), []),
     )
 
@@ -111,8 +112,10 @@ def read_spread(
         if against is not None:
             result.against.append(against)
             _judge(result, _fact(result, first, other, against))
+            if claimed is not None:
+                result.notes.append(_say_claim(against, claimed, result.higher_is_better))
     spread = first.spread
-    if spread is not None and spread.sd is not None:
+    if spread is not None and spread.sd is not None and not first.unmoved:
         result.noise = noise_of_one(spread.sd, spread.n)
         if claimed is not None and len(result.variants) == 1:
             fact = SeedsFact(result.metric, result.higher_is_better, first.name, [spread.mean], [spread.sd], spread.n)
@@ -169,7 +172,7 @@ def _read(variants: Sequence[Variant], outcomes: Sequence[Outcome], reader: Read
 
 
 def _notes(result: SeedSpread, outcomes: Sequence[Outcome], reader: Reader) -> list[str]:
-    notes = [note for v in result.variants if (note := _without_effect(v, outcomes)) is not None]
+    notes: list[str] = []
     for variant in result.variants:
         if variant.failed:
             which = ", ".join(f"seed {f['seed']} {f['status']}" for f in variant.failed[:5])
@@ -181,23 +184,30 @@ def _notes(result: SeedSpread, outcomes: Sequence[Outcome], reader: Reader) -> l
     return notes
 
 
-def _without_effect(variant: VariantSpread, outcomes: Sequence[Outcome]) -> str | None:
-    beginnings = [o.beginning for o in outcomes if o.variant == variant.name and o.status == FINISHED]
-    if len(beginnings) < 2 or None in beginnings or len(set(beginnings)) > 1:
-        return None
-    return (
-        f"the seed has no effect on {variant.name}: all runs have the same losses to the bit. It was passed "
-        f"{variant.seed_words}; try --seed-arg NAME, --seed-env NAME or --override-seeds"
-    )
+def _is_unmoved(outcomes: Sequence[Outcome]) -> bool:
+    beginnings = [o.beginning for o in outcomes if o.status == FINISHED]
+    return len(beginnings) > 1 and None not in beginnings and len(set(beginnings)) == 1
 
 
 def _hold(first: VariantSpread, other: VariantSpread, result: SeedSpread) -> Against | None:
+    if first.unmoved or other.unmoved:
+        return None
     a, b = _pairs(first, other)
     if len(a) < 2:
         count = f"{len(a)} seed" if len(a) == 1 else f"{len(a)} seeds"
         result.notes.append(f"{other.name} cannot be held against {first.name}: both finished with only {count}")
         return None
     return Against(first.name, other.name, compare_pairs(a, b))
+
+
+def _say_claim(against: Against, claimed: float, higher_is_better: bool) -> str:
+    """A gain is counted in the direction that is better."""
+    ends = (against.paired.low, against.paired.high)
+    low, high = ends if higher_is_better else (-ends[1], -ends[0])
+    if low <= claimed <= high:
+        return f"the claimed gain of {claimed:g} lies within what these seeds leave possible, {low:.3g} to {high:.3g}"
+    more = "more" if claimed > high else "less"
+    return f"the claimed gain of {claimed:g} is {more} than these seeds leave possible, {low:.3g} to {high:.3g}"
 
 
 def _pairs(first: VariantSpread, other: VariantSpread) -> tuple[list[float], list[float]]:

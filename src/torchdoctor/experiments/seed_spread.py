@@ -40,6 +40,8 @@ class VariantSpread:
     settings: dict[str, str] = field(default_factory=dict)
     seeded: list[str] = field(default_factory=list)
     """calls of the script whose seed was replaced, in words"""
+    unmoved: bool = False
+    """all its runs are equal to the bit: the seed did not reach it"""
 
 
 @dataclass
@@ -85,6 +87,13 @@ class SeedSpread(Result):
     @property
     def verdict(self) -> str:
         """One sentence."""
+        unmoved = [v.name for v in self.variants if v.unmoved]
+        if unmoved:
+            return (
+                f"Nothing can be said: the seed has no effect on {unmoved[0]}, all of its runs have the same losses to "
+                f"the bit. It was passed {self.variants[0].seed_words}; try --seed-arg NAME, --seed-env NAME or "
+                "--override-seeds."
+            )
         if self.best is not None:
             return self._verdict_of_sweep()
         if self.against:

@@ -81,8 +81,9 @@ def sweep(
     surroundings: Surroundings,
     board: Board,
     trials: int | None = None,
-) -> tuple[SeedSpread, list[Outcome]]:
-    """All combinations, or as many trials as Optuna is given: it has to be for a range, and may be for a grid."""
+) -> tuple[SeedSpread, bool]:
+    """All combinations, or as many trials as Optuna is given: it has to be for a range, and may be for a grid. Also,
+    whether it was interrupted."""
     if trials is None and all(r.values for r in ranges):
         settings = grid({r.name: r.values for r in ranges})
         if len(settings) * len(seeds) > MOST_RUNS:
@@ -90,11 +91,11 @@ def sweep(
                 f"that is {len(settings):,} configurations with {len(seeds)} seeds each; give --trials to try some"
             )
         variants = name_apart([vary(variant, options, one) for one in settings])
-        outcomes, _ = run_all(plan(variants, seeds, base, swept=True), surroundings, board)
-        return read_sweep(variants, outcomes, reader), outcomes
+        outcomes, interrupted = run_all(plan(variants, seeds, base, swept=True), surroundings, board)
+        return read_sweep(variants, outcomes, reader), interrupted
     search = Search(variant, options, ranges, seeds, base, reader, surroundings, board)
     variants, outcomes = search.run(trials or TRIALS)
-    return read_sweep(variants, outcomes, reader), outcomes
+    return read_sweep(variants, outcomes, reader), search.interrupted
 
 
 def load_optuna() -> Any:
@@ -127,39 +128,37 @@ class Search:
         self._at, self._board = surroundings, board
         self._variants: dict[str, Variant] = {}
         self._outcomes: list[Outcome] = []
+        self.interrupted = False
 
     def run(self, trials: int) -> tuple[list[Variant], list[Outcome]]:
         optuna = self._optuna
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         study = optuna.create_study(direction="minimize", sampler=optuna.samplers.TPESampler(seed=0))
         at_once = max(1, self._at.jobs // len(self._seeds))
-        while trials > 0:
+        while trials > 0 and not self.interrupted:
             asked = [study.ask() for _ in range(min(at_once, trials))]
             trials -= len(asked)
             variants = [self._vary(trial) for trial in asked]
-            interrupted = self._try(variants)
+            self._try(variants)
             for trial, variant in zip(asked, variants, strict=True):
                 mean = self._mean(variant)
                 if mean is None:
                     study.tell(trial, state=optuna.trial.TrialState.FAIL)
                 else:
                     study.tell(trial, -mean if self._reader.higher_is_better else mean)
-            if interrupted:
-                break
         return list(self._variants.values()), self._outcomes
 
     def _vary(self, trial: Any) -> Variant:
         return vary(self._variant, self._options, {r.name: r.ask(trial) for r in self._ranges})
 
-    def _try(self, variants: Sequence[Variant]) -> bool:
-        """Those that were not tried before; whether it was interrupted."""
+    def _try(self, variants: Sequence[Variant]) -> None:
+        """Those that were not tried before."""
         new = {v.name: v for v in variants if v.name not in self._variants}
         self._variants |= new
         launches = plan(list(new.values()), self._seeds, self._base, swept=True)
-        outcomes, interrupted = run_all(launches, self._at, self._board)
+        outcomes, self.interrupted = run_all(launches, self._at, self._board)
         self._outcomes += outcomes
         self._reader.settle(self._outcomes)
-        return interrupted
 
     def _mean(self, variant: Variant) -> float | None:
         values = [self._reader.value(o) for o in self._outcomes if o.variant == variant.name]
