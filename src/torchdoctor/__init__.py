@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torchdoctor.instruments.modes import evaluating, training
     from torchdoctor.instruments.noise_scale import gradient_noise_scale
     from torchdoctor.instruments.nonfinite import find_nonfinite
+    from torchdoctor.instruments.overfit import overfit_batch
     from torchdoctor.instruments.probe import linear_probe
     from torchdoctor.instruments.sharpness import sharpness
     from torchdoctor.instruments.weights import weight_distribution
@@ -68,6 +69,7 @@ _HOME = {
     "deterministic": "torchdoctor.instruments.determinism",
     "seed_worker": "torchdoctor.instruments.determinism",
     "determinism_cost": "torchdoctor.instruments.determinism_cost",
+    "overfit_batch": "torchdoctor.instruments.overfit",
 }
 _MODULES = {
     "schedules": "torchdoctor.instruments.schedules",
@@ -98,6 +100,7 @@ __all__ = [
     "landscape",
     "linear_probe",
     "open_run",
+    "overfit_batch",
     "schedules",
     "seed_worker",
     "seeds",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
@@ -19,6 +20,7 @@ PARTS = {"model": "Model", "data": "Data", "procedure": "Procedure", "cost": "Co
 MARKS = {True: ("ok", "green"), None: ("--", QUIET)}
 BAD = {"error": "FAIL", "warning": "WARN", "info": "note"}
 REASONS_SHOWN = 6
+MANY = 3
 
 
 class CheckingProgress:
@@ -71,14 +73,23 @@ class ChecklistSheet:
         if self.problem is not None:
             yield indent(page.line(f"Nothing could be checked: {self.problem}.", STYLES[Severity.ERROR]), 2)
             yield from (indent(page.line(line, QUIET), 4) for line in self.output.splitlines()[-12:])
+        often = self._often()
         for part, heading in PARTS.items():
-            here = [check for check in self.checks if check["part"] == part]
+            here = [c for c in self.checks if c["part"] == part and (c["passed"] is not None or c["text"] not in often)]
             if here:
                 yield page.heading(heading)
                 yield from (_line(check, page) for check in here)
                 yield Text()
         yield from self._failures(page)
+        for text in often:
+            names = [check["name"] for check in self.checks if check["passed"] is None and check["text"] == text]
+            yield labelled("not made", f"{', '.join(names)}: {text}", page)
         yield from self._closing(page)
+
+    def _often(self) -> list[str]:
+        """Reasons for which many checks could not be made: they are told once."""
+        reasons = Counter(check["text"] for check in self.checks if check["passed"] is None)
+        return [text for text, times in reasons.items() if times >= MANY]
 
     def _failures(self, page: Page) -> Iterator[RenderableType]:
         bad = [*self.findings, *(c for c in self.checks if c["passed"] is False)]

@@ -1,0 +1,99 @@
+"""torchdoctor check on unmodified scripts: the list, the JSON and the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processes import preloaded_torchdoctor
+
+SCRIPT = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(640, 12)
+y = x[:, :4].argmax(1)
+model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4){head})
+opt = torch.optim.Adam(model.parameters(){left_out}, 1e-3)
+train = DataLoader(TensorDataset(x[:512], y[:512]), 16, shuffle=True)
+val = DataLoader(TensorDataset(x[512:], y[512:]), 16)
+for epoch in range(20):
+    model.train()
+    for a, b in train:
+        opt.zero_grad()
+        loss = nn.functional.cross_entropy(model(a), b)
+        loss.backward()
+        opt.step()
+    model.eval()
+    with torch.no_grad():
+        print(sum(nn.functional.cross_entropy(model(a), b).item() for a, b in val))
+    torch.save(model.state_dict(), "last.pt")
+"""
+HEALTHY = SCRIPT.format(head="", left_out="")
+
+
+def check(script: str, folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    (folder / "train.py").write_text(script)
+    done = preloaded_torchdoctor("check", "--quick", "--json", "told.json", *options, "train.py", cwd=folder)
+    told = folder / "told.json"
+    return done.returncode, json.loads(told.read_text()) if told.exists() else {}, done.stdout + done.stderr
+
+
+def test_a_healthy_script_passes_and_nothing_that_it_writes_stays(tmp_path: Path) -> None:
+    status, told, text = check(HEALTHY, tmp_path)
+    assert status == 0, text
+    assert told["findings"] == []
+    made = {c["name"]: c["passed"] for c in told["checks"]}
+    assert made["optimizer-coverage"] is True and made["first-loss"] is True
+    assert False not in made.values()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["told.json", "train.py"]
+    assert "torchdoctor run train.py" in text
+
+
+SOFTMAX = SCRIPT.format(head=", nn.Softmax(1)", left_out="")
+LEFT_OUT = SCRIPT.format(head="", left_out="[:2]").replace("model.parameters()[", "list(model.parameters())[")
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [(SOFTMAX, "softmax-before-cross-entropy"), (LEFT_OUT, "parameters-not-optimized")],
+    ids=["softmax", "left-out"],
+)
+def test_a_fault_is_named_before_training(script: str, name: str, tmp_path: Path) -> None:
+    status, told, text = check(script, tmp_path)
+    assert status == 3, text
+    assert told["findings"][0]["name"] == name
+    assert f"torchdoctor explain {name}" in text
+
+
+def test_a_script_that_does_not_train(tmp_path: Path) -> None:
+    status, told, text = check("print('nothing')", tmp_path)
+    assert status == 1
+    assert "no optimizer made an update" in told["problem"] and "no optimizer made an update" in text
+
+
+def test_a_script_that_fails_says_how(tmp_path: Path) -> None:
+    status, _, text = check(HEALTHY.replace("nn.Linear(32, 4)", "nn.Linear(31, 4)"), tmp_path)
+    assert status == 1
+    assert "RuntimeError" in text and "shapes cannot be multiplied" in text
+
+
+def test_one_check_alone_and_names_that_are_none(tmp_path: Path) -> None:
+    status, told, _ = check(HEALTHY, tmp_path, "--only", "optimizer-coverage")
+    assert status == 0
+    assert [c["name"] for c in told["checks"]] == ["optimizer-coverage"]
+    status, _, text = check(HEALTHY, tmp_path, "--only", "no-such-check")
+    assert status == 2
+    assert "no-such-check" in text
+
+
+def test_the_list_and_the_missing_script(tmp_path: Path) -> None:
+    done = preloaded_torchdoctor("check", "--list", cwd=tmp_path)
+    assert "optimizer-coverage" in done.stdout
+    done = preloaded_torchdoctor("check", cwd=tmp_path)
+    assert done.returncode == 2 and "which script" in done.stderr
