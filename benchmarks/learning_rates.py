@@ -204,9 +204,9 @@ def section(pairs: list[Pair], seeds: tuple[int, ...], arguments: str, seconds: 
             "",
             f"`python benchmarks/learning_rates.py {arguments}` at {commit()}, seeds {', '.join(map(str, seeds))}, "
             f"{seconds / 60:.0f} min; torch {torch.__version__}, torch-lr-finder {version('torch-lr-finder')}, "
-            f"Lightning {version('lightning')}, {platform.machine()}, {torch.get_num_threads()} thread. The best rate of a "
-            f"pair has the lowest validation loss after {UPDATES} updates with a constant rate, of {len(RATES)} between "
-            f"{RATES[0]:g} and {RATES[-1]:g}. Distances are in decades, each the median over the seeds.",
+            f"Lightning {version('lightning')}, {platform.machine()}, {torch.get_num_threads()} thread. The best rate "
+            f"of a pair has the lowest validation loss after {UPDATES} updates with a constant rate, of {len(RATES)} "
+            f"between {RATES[0]:g} and {RATES[-1]:g}. Distances are in decades, each the median over the seeds.",
             "",
             "Median distance over the pairs (its mean in brackets), and the validation loss there over the best one:",
             "",
