@@ -128,10 +128,10 @@ def main() -> None:
     cases = choose(options)
     answers = []
     with progress() as bar, ThreadPoolExecutor(options.jobs) as pool:
-        task = bar.add_task("preflight", total=len(cases))
+        task = bar.add_task("preflight", total=len(cases), now="")
         for done in as_completed([pool.submit(ask, case, options.quick, options.timeout) for case in cases]):
             answers.append(done.result())
-            bar.update(task, advance=1)
+            bar.update(task, advance=1, now=answers[-1].case.name)
     answers.sort(key=lambda a: a.case.name)
     text = section(answers, shlex.join(sys.argv[1:]))
     print(text)
