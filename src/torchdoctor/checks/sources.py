@@ -122,6 +122,9 @@ class Source:
 
     def batches_across(self, count: int, seconds: float = ITEM_SECONDS) -> list[Any]:
         """Batches of samples from all over the data where they can be picked, else the first that there are."""
+        if isinstance(self.loader, list | tuple) and self.loader:
+            most = max(1, count // self.batch_size)
+            return [self.loader[at] for at in np.unique(np.linspace(0, len(self.loader) - 1, most).astype(int))]
         if not self.is_indexed:
             return self.batches
         try:
