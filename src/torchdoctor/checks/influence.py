@@ -5,20 +5,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.subject import fields_of, logits_of
+from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.batches import batch_tensors
 
 SEED = 20
 """Before every pass, so that two of them draw the same random numbers."""
+
+MOVED = 1e-5
+"""Of the largest sum over a row, by which another must differ to have changed."""
 
 Change = Callable[[int, Tensor], Tensor]
 
@@ -101,3 +105,48 @@ def farthest(rows: Tensor, at: int) -> int:
     """The sample that differs most from this one."""
     differs = (rows != rows[at]).double().mean(1) if not rows.is_floating_point() else (rows - rows[at]).abs().mean(1)
     return int(torch.nan_to_num(differs).argmax())
+
+
+def first_to_change(
+    bench: Bench, batch: Any, change: Change, rows: Callable[[Tensor], Tensor | None], kept: list[int]
+) -> tuple[str | None, str | None]:
+    """The first module, in the order in which they finish, whose output changes in rows that should have stayed, and
+    its kind. `rows` lays an output out by sample, or by position; None for what has none."""
+    prints: list[dict[str, Tensor]] = []
+    for each in (None, change):
+        with _fingerprints(bench.model, rows) as found:
+            outputs_of(bench, batch, each)
+        prints.append(found)
+    before, after = prints
+    for name, marks in before.items():
+        if name not in after or after[name].shape != marks.shape:
+            continue
+        moved = (after[name] - marks).abs() > MOVED * marks.abs().amax(0)
+        if bool(moved[kept].any()):
+            return name, type(bench.model.get_submodule(name)).__name__
+    return None, None
+
+
+@contextlib.contextmanager
+def _fingerprints(model: nn.Module, rows: Callable[[Tensor], Tensor | None]) -> Iterator[dict[str, Tensor]]:
+    """Sums over each row of what every module gives the first time it is called."""
+    found: dict[str, Tensor] = {}
+
+    def note(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
+            made = first_tensor(output)
+            laid = rows(made.detach()) if made is not None and made.is_floating_point() else None
+            if laid is not None and name not in found:
+                laid = torch.nan_to_num(laid.double())
+                ramp = torch.linspace(-1, 1, laid.shape[1], dtype=laid.dtype, device=laid.device)
+                found[name] = torch.stack([laid.sum(1), laid.square().sum(1), laid @ ramp], 1)
+
+        return hook
+
+    named = [(name, module) for name, module in model.named_modules() if name]
+    handles = [module.register_forward_hook(note(name)) for name, module in named]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +12,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.influence import Change, by_sample, farthest, outputs_of, sample_count, sample_dims
+from torchdoctor.checks.influence import (
+    Change,
+    by_sample,
+    farthest,
+    first_to_change,
+    outputs_of,
+    sample_count,
+    sample_dims,
+)
 from torchdoctor.checks.loss_wiring import Normalised, wiring_of
 from torchdoctor.findings import Fix, Place
-from torchdoctor.probes.activations import first_tensor
 from torchdoctor.rules.architecture.representation_collapse import SAME
 from torchdoctor.rules.places import known
 
@@ -99,7 +104,8 @@ def _leak_along(bench: Bench, batch: Any, inputs: list[Tensor], count: int, numb
             dim = dim_of(before)
             leak = _compare(before, after, dim, sample, count) if dim is not None else None
             if leak is not None:
-                module, kind = _first_module(bench, batch, change, sample, count)
+                others = [n for n in range(count) if n != sample]
+                module, kind = first_to_change(bench, batch, change, lambda made: _rows(made, count), others)
                 return Leak(**{**vars(leak), "module": module, "kind": kind})
     return None
 
@@ -140,47 +146,9 @@ def _compare(before: Tensor, after: Tensor, dim: int, sample: int, count: int) -
     return Leak(sample, share, int((others > limit).sum()), count, alike)
 
 
-def _first_module(bench: Bench, batch: Any, change: Change, sample: int, count: int) -> tuple[str | None, str | None]:
-    """The first module, in the order in which they finish, whose output for other samples changes."""
-    prints: list[dict[str, Tensor]] = []
-    for each in (None, change):
-        with _fingerprints(bench.model, count) as found:
-            outputs_of(bench, batch, each)
-        prints.append(found)
-    before, after = prints
-    for name, marks in before.items():
-        if name not in after or after[name].shape != marks.shape:
-            continue
-        moved = (after[name] - marks).abs() > 1e-5 * marks.abs().amax()
-        moved[sample] = False
-        if bool(moved.any()):
-            return name, type(bench.model.get_submodule(name)).__name__
-    return None, None
-
-
-@contextmanager
-def _fingerprints(model: nn.Module, count: int) -> Iterator[dict[str, Tensor]]:
-    """Sums over each sample of what every module gives the first time it is called."""
-    found: dict[str, Tensor] = {}
-
-    def note(name: str) -> Any:
-        def hook(_module: nn.Module, _args: Any, output: Any) -> None:
-            made = first_tensor(output)
-            dims = sample_dims(made, count) if made is not None and made.is_floating_point() else []
-            if made is not None and dims and name not in found:
-                rows = torch.nan_to_num(by_sample(made.detach(), dims[0]).double())
-                ramp = torch.linspace(-1, 1, rows.shape[1], dtype=rows.dtype, device=rows.device)
-                found[name] = torch.stack([rows.sum(1), rows.square().sum(1), rows @ ramp], 1)
-
-        return hook
-
-    named = [(name, module) for name, module in model.named_modules() if name]
-    handles = [module.register_forward_hook(note(name)) for name, module in named]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
+def _rows(made: Tensor, count: int) -> Tensor | None:
+    dims = sample_dims(made, count)
+    return by_sample(made, dims[0]) if dims else None
 
 
 def _links_samples(inputs: list[Tensor], count: int) -> bool:
