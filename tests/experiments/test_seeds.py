@@ -307,6 +307,7 @@ def test_runs_that_failed_are_left_out_and_told() -> None:
     assert any("2 of 5 runs of b are left out: seed 1 failed, seed 3 gave no finite value" in n for n in result.notes)
     few = spread_of([None, None, None, None, 0.9])
     assert few.against == [] and any("cannot be held against" in n for n in few.notes)
+    assert few.verdict == "b cannot be compared: 1 of its 5 runs gave a finite val_acc."
     with pytest.raises(UsageError, match="no run has finished"):
         read_spread(variants("a"), [Outcome("a", 0, FAILED)], Reader())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 FIRST, OTHER, BETWEEN = "#0072B2", "#D55E00", "#999999"
 """Okabe and Ito's blue, vermilion and grey, which colour-blind people tell apart."""
 JITTER = 0.12
+TITLE_WIDTH = 100
 
 
 @dataclass
@@ -96,8 +98,14 @@ class SeedSpread(Result):
             )
         if self.best is not None:
             return self._verdict_of_sweep()
-        if self.against:
-            return " ".join(self._sentence(a) for a in self.against)
+        compared = [self._sentence(a) for a in self.against] + [
+            f"{v.name} cannot be compared: {len(v.seeds) - len(v.failed)} of its {len(v.seeds)} runs gave a finite "
+            f"{self.metric}."
+            for v in self.variants[1:]
+            if v.name not in {a.name for a in self.against}
+        ]
+        if compared:
+            return " ".join(compared)
         first = self.variants[0]
         if first.spread is None:
             return f"No run of {first.name} gave a finite {self.metric}."
@@ -156,7 +164,8 @@ class SeedSpread(Result):
     def plot(self) -> Figure:
         """A strip of the seeds of every variant, with mean and interval; runs of one seed are joined by a line."""
         direction = "higher" if self.higher_is_better else "lower"
-        figure = new_figure(self.verdict, "variant", f"{self.metric} ({direction} is better)", showlegend=False)
+        title = "<br>".join(textwrap.wrap(self.verdict, TITLE_WIDTH))
+        figure = new_figure(title, "variant", f"{self.metric} ({direction} is better)", showlegend=False)
         if len(self.variants) == 2:
             self._join(figure)
         for i, v in enumerate(self.variants):
