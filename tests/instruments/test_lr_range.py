@@ -310,7 +310,7 @@ def test_a_model_that_cannot_learn_gets_no_rate() -> None:
         parameter.register_hook(torch.zeros_like)
     result = found(model, optimizer)
     assert result.recommended is None and not result.trusted
-    assert "No learning rate to recommend" in str(result) and "never fell" in str(result)
+    assert "No learning rate to recommend" in str(result) and "the loss never fell" in str(result)
     assert "No learning rate" in result.plot().layout.title.text
     with pytest.raises(UsageError, match="no learning rate to set"):
         result.apply(optimizer)

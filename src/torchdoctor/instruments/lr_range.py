@@ -214,7 +214,7 @@ def _judge(
     smoothing = plan.smoothing if plan.smoothing is not None else default_smoothing(plan.steps)
     traces = [trace(s, smoothing) for s in kept]
     suggested = [suggest(t) for t in traces]
-    doubts = doubt(kept, traces, suggested, classes.counts)
+    doubts = doubt(kept, traces, suggested, classes.counts, linear=plan.mode == "linear")
     found = combine(suggested) if not any(d.name == "flat" for d in doubts) else combine([])
     each = [s.recommended for s in suggested if s.recommended is not None]
     return LearningRates(

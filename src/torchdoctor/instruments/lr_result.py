@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 HEADROOM = 1.5
 """Of the fall, above the start: what the picture shows of an explosion."""
+WIDTH = 100
+"""Of the text, in characters."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,14 @@ class LearningRates(Result):
             lines = [f"Set the learning rate to {self.recommended:.2g} ({self.optimizer})."]
         else:
             lines = [f"Perhaps {self.recommended:.2g} as the learning rate ({self.optimizer}), but with doubts:"]
-        lines += [f"  warning: {text}." for text in self.warnings]
+        for text in self.warnings:
+            lines += textwrap.wrap(f"warning: {text}.", WIDTH, initial_indent="  ", subsequent_indent="    ")
         if self.recommended is None:
             return "\n".join([*lines, self._swept()])
         if len(self.group_rates) > 1:
             lines.append(f"  parameter groups: {', '.join(f'{rate:.2g}' for rate in self.group_rates)}")
-        lines += ["", *(f"  {name:<22}{rate}  {what}" for name, rate, what in self._rules()), self._fall()]
-        return "\n".join([*lines, self._swept()])
+        lines += ["  It is the middle one of", *(f"    {n:<22}{rate}  {what}" for n, rate, what in self._rules())]
+        return "\n".join([*lines, self._fall(), self._swept()])
 
     def _rules(self) -> list[tuple[str, str, str]]:
         tenth = "the loss did not diverge" if self.divergence is None else f"it diverges at {self.divergence:.2g}"
@@ -101,7 +105,7 @@ class LearningRates(Result):
         seeds = ""
         if len(self.by_seed) > 1:
             seeds = f"; the seeds one by one say {min(self.by_seed):.2g} to {max(self.by_seed):.2g}"
-        return f"  the middle one counts; the loss fell from {start:.3g} to {lowest:.3g}{seeds}"
+        return f"  The loss fell from {start:.3g} to {lowest:.3g}{seeds}."
 
     def _swept(self) -> str:
         longest = max(self.sweeps, key=lambda s: len(s.rates))
@@ -110,7 +114,7 @@ class LearningRates(Result):
         if self.scout is not None and len(self.scout.rates):
             text += f", after a quick one from {self.scout.rates[0]:.2g} to {self.scout.rates[-1]:.2g}"
         updates = sum(len(s.rates) for s in (*self.sweeps, *((self.scout,) if self.scout else ())))
-        return f"{text}: {updates} updates, all undone"
+        return f"{text}: {updates} updates, all undone."
 
     def _levels(self) -> tuple[float, float]:
         traces = [trace(s, self.smoothing) for s in self.sweeps]

@@ -39,14 +39,15 @@ def doubt(
     traces: Sequence[Trace],
     suggested: Sequence[Suggestions],
     class_counts: Sequence[NDArray[np.int64]] = (),
+    linear: bool = False,
 ) -> list[Doubt]:
-    """What speaks against the curves, the gravest first."""
+    """What speaks against the curves, causes before what they lead to."""
     flat = _flat(traces)
     if flat is not None:
-        return [flat, *_biased(sweeps, class_counts)]
+        return [*_biased(sweeps, class_counts), flat]
     return [
         *_biased(sweeps, class_counts),
-        *_out_of_range(traces),
+        *_out_of_range(traces, linear),
         *_too_short(traces),
         *_noisy(traces, suggested),
     ]
@@ -131,7 +132,8 @@ def _same_order(sweeps: Sequence[Sweep]) -> bool:
     return bool(varied and all(np.array_equal(first, s.before[:shared]) for s in sweeps[1:]))
 
 
-def _out_of_range(traces: Sequence[Trace]) -> list[Doubt]:
+def _out_of_range(traces: Sequence[Trace], linear: bool) -> list[Doubt]:
+    """A linear sweep has hardly a step at low rates, wherever it begins."""
     found = []
     if 2 * sum(t.ends is None for t in traces) > len(traces):
         found.append(
@@ -140,7 +142,7 @@ def _out_of_range(traces: Sequence[Trace]) -> list[Doubt]:
                 f"the loss had not diverged at the highest rate, {10 ** traces[0].log_rates[-1]:.2g}; raise `high`",
             )
         )
-    if 2 * sum(t.begins == 0 for t in traces) > len(traces):
+    if not linear and 2 * sum(t.begins == 0 for t in traces) > len(traces):
         found.append(
             Doubt(
                 "range-too-high",
