@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torchdoctor.instruments.overfit import overfit_batch
     from torchdoctor.instruments.probe import linear_probe
     from torchdoctor.instruments.sharpness import sharpness
+    from torchdoctor.instruments.skew import compare_samples
     from torchdoctor.instruments.weights import weight_distribution
     from torchdoctor.run import Run
     from torchdoctor.store.reader import open_run
@@ -52,6 +53,7 @@ _HOME = {
     "Run": "torchdoctor.run",
     "open_run": "torchdoctor.store.reader",
     "seeds": "torchdoctor.experiments.seed_experiment",
+    "compare_samples": "torchdoctor.instruments.skew",
     "evaluate": "torchdoctor.instruments.evaluation",
     "evaluate_predictions": "torchdoctor.instruments.evaluation",
     "evaluating": "torchdoctor.instruments.modes",
@@ -87,6 +89,7 @@ __all__ = [
     "TrainingHalted",
     "Verdict",
     "check",
+    "compare_samples",
     "determinism_cost",
     "deterministic",
     "evaluate",

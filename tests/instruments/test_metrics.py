@@ -23,7 +23,8 @@ from torchdoctor.instruments.metrics import (
 )
 from torchdoctor.instruments.ranking import auroc, average_precision, midranks, precision_at, rank
 from torchdoctor.instruments.residuals import follow
-from torchdoctor.instruments.slicing import as_values, cut, fisher, holm, judge_slices, rank_sum
+from torchdoctor.instruments.slicing import as_values, cut, fisher, judge_slices, rank_sum
+from torchdoctor.rules.multiplicity import holm
 
 ALIKE = {"rtol": 1e-9, "atol": 1e-12}
 

@@ -132,7 +132,6 @@ CATALOGUE: dict[str, tuple[str, ...]] = {
 LETTERS = dict(zip(FAMILIES, "DATNHEPR", strict=True))
 
 LATER: dict[str, str] = {
-    "training-serving-skew": "needs samples from use, which an instrument brings",
     "ranks-out-of-sync": "comes with distributed training",
     "plateau-or-saddle": "needs the Hessian's smallest eigenvalue, which an instrument brings",
 }
@@ -140,6 +139,7 @@ LATER: dict[str, str] = {
 
 WITHOUT_TWINS: dict[str, str] = {
     "environment-differs": "compares two runs; tests/compare holds it",
+    "training-serving-skew": "needs samples from use; tests/instruments holds it",
     "within-seed-noise": "compares several runs; tests/experiments holds it",
     "unseeded-randomness": "compares several runs; tests/experiments holds it",
     "nondeterministic-operations": "compares several runs; tests/experiments holds it",

@@ -19,8 +19,12 @@ from torchdoctor import zoo
 from torchdoctor.rules import catalogue
 
 CASES = zoo.cases()
-COMPARES_RUNS = {*("environment-differs", "within-seed-noise", "unseeded-randomness", "nondeterministic-operations")}
-"""Need several runs, so they have no twins; `torchdoctor diff` and `torchdoctor seeds` are tested on their own."""
+COMPARES_RUNS = {
+    *("environment-differs", "within-seed-noise", "unseeded-randomness", "nondeterministic-operations"),
+    "training-serving-skew",
+}
+"""Need several runs, or samples from use, so they have no twins; `torchdoctor diff`, `torchdoctor seeds` and
+`torchdoctor skew` are tested on their own."""
 EVERY = 15
 UNSTEADY = {"memory-growth"}
 """The memory of a machine that does other things, too, hides it at times."""

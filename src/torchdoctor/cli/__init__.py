@@ -21,6 +21,7 @@ COMMANDS = {
     "replay": "Run a captured step again, every operation checked.",
     "explain": "What a diagnosis means, and how to fix it.",
     "diff": "What differs between two runs, and from which step on.",
+    "skew": "Samples from use against what a run was trained on.",
     "seeds": "Run your script under several seeds: is the gain more than noise?",
     "runs": "List, show and remove recorded runs.",
 }

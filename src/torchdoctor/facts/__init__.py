@@ -52,6 +52,7 @@ from torchdoctor.facts.procedure import (
     SchedulerFact,
 )
 from torchdoctor.facts.repeats import SeedsFact, StartsFact
+from torchdoctor.facts.use import SkewFact
 
 __all__ = [
     "GAVE_UP",
@@ -100,6 +101,7 @@ __all__ = [
     "SchedulerFact",
     "SeedsFact",
     "SharpnessFact",
+    "SkewFact",
     "SpikeFact",
     "SplitFact",
     "StartsFact",

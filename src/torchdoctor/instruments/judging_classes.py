@@ -25,7 +25,8 @@ from torchdoctor.instruments.metrics import (
 )
 from torchdoctor.instruments.predictions import Predictions
 from torchdoctor.instruments.ranking import Bools, Ranked, auroc, average_precision, precision_at, rank
-from torchdoctor.instruments.slicing import LEAST, fisher, holm
+from torchdoctor.instruments.slicing import LEAST, fisher
+from torchdoctor.rules.multiplicity import holm
 
 CONFUSED_KEPT = 20
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from torchdoctor.instruments.metrics import Estimate, Floats, quantile, tail
 from torchdoctor.instruments.ranking import midranks
-from torchdoctor.instruments.slicing import holm
+from torchdoctor.rules.multiplicity import holm
 
 PARTS = 5
 LEAST = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from torchdoctor.errors import UsageError
 from torchdoctor.instruments.metrics import Estimate, Floats, Ints, effective, quantile, tail, wilson
 from torchdoctor.instruments.ranking import Bools, midranks
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.multiplicity import holm
 
 MANY = 12
 """Numbers with more different values are cut into groups of equal size; fewer are a group each."""
@@ -161,12 +162,3 @@ def rank_sum(held: Floats, others: Floats) -> float:
     above = float(ranks[:n].sum()) - n * (n + 1) / 2 - n * m / 2
     spread = n * m / 12 * (n + m + 1 - float((ties**3.0 - ties).sum()) / ((n + m) * (n + m - 1)))
     return tail((above - 0.5) / math.sqrt(spread)) if spread > 0 else 1.0
-
-
-def holm(chances: Sequence[float]) -> list[float]:
-    """The same for many tests at once: none is below a limit by chance more often than that limit (Holm 1979)."""
-    adjusted, highest = [0.0] * len(chances), 0.0
-    for place, i in enumerate(np.argsort(chances, kind="stable")):
-        highest = max(highest, min(1.0, (len(chances) - place) * chances[i]))
-        adjusted[int(i)] = highest
-    return adjusted
