@@ -19,7 +19,7 @@ DEPTH, OBJECTS, ITEMS = 6, 20_000, 200
 CHOSEN = 2**64
 """Seeds that people choose are below; what NumPy takes from the system has 128 bits."""
 OWN = ("_parameters", "_buffers", "_modules", "training")
-"""Of a module's attributes: restored elsewhere."""
+"""Of a module's attributes: what is in these is restored elsewhere."""
 
 Generator = np.random.Generator | np.random.RandomState | random.Random | torch.Generator
 
@@ -36,6 +36,10 @@ class HiddenState:
             (vars(module), {k: _copied(v) for k, v in vars(module).items() if k not in OWN})
             for module in bench.model.modules()
         ]
+        self._held = [
+            (held, dict(held)) for module in bench.model.modules() for held in (module._parameters, module._buffers)
+        ]
+        """the very tensors: `self.mean = 0.9 * self.mean + ...` puts another one in the place of a buffer"""
 
     def put_back(self) -> None:
         for generator, state in self._generators:
@@ -44,6 +48,9 @@ class HiddenState:
             for name in [n for n in held if n not in kept and n not in OWN]:
                 del held[name]
             held.update({k: _copied(v) for k, v in kept.items()})
+        for tensors, those in self._held:
+            tensors.clear()
+            tensors.update(those)
 
     def unseeded(self) -> list[Generator]:
         """NumPy's generators that have been drawn from since, and whose seed nobody chose."""
