@@ -196,3 +196,35 @@ def test_a_loss_that_is_no_number(where: str) -> None:
         "loss": None,
     }
     assert outcome.passed is False and outcome.diagnosis == expected[where]
+
+
+def _pairs(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    one, other = (F.normalize(model(batch[0] + 0.1 * torch.randn_like(batch[0])), dim=1) for _ in range(2))
+    return F.cross_entropy(one @ other.T / 0.1, torch.arange(len(one)))
+
+
+class Cosines(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.classes = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, 32)), nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(F.normalize(self.body(x), dim=1), F.normalize(self.classes.weight, dim=1))
+
+
+def _margin(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    scores = model(batch[0])
+    return F.cross_entropy(16 * (scores - 0.35 * F.one_hot(batch[1], scores.shape[1])), batch[1])
+
+
+def test_samples_that_are_each_others_classes() -> None:
+    program = HEALTHY["mlp"]()
+    program.loss_fn, program.more = None, {"step_fn": _pairs}
+    assert program.outcome(NAME).passed is None
+
+
+def test_a_margin_is_meant() -> None:
+    torch.manual_seed(0)
+    train = loader(torch.randn(160, 12), torch.randint(0, 10, (160,)))
+    outcome = Program(Cosines(), train, more={"step_fn": _margin}).outcome(NAME)
+    assert outcome.passed and "margin" in outcome.text

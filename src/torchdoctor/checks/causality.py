@@ -46,7 +46,7 @@ def perform(bench: Bench) -> Outcome:
     bench.model.eval()
     if not sequences:
         copied = _copies(bench, look, inputs) if not found else None
-        return outcome_of(found[0]) if found else copied or skipped(_why_not(bench, look, inputs))
+        return outcome_of(found[0]) if found else copied or skipped(_why_not(look, inputs))
     for sequence in sequences:
         outcome = _look_ahead(bench, look, sequence, found)
         if outcome is not None:
@@ -163,8 +163,8 @@ def _fix(bench: Bench, name: str | None) -> Fix | None:
     return None
 
 
-def _why_not(bench: Bench, look: Look, inputs: list[Tensor]) -> str:
-    wanted = _wanted(bench, look)
+def _why_not(look: Look, inputs: list[Tensor]) -> str:
+    wanted = [call.target for call in look.calls if call.target is not None]
     same = any(
         t.numel() == given.numel() and _share(given, t) >= SAME for t in wanted for given in inputs if given.dim() >= 2
     )

@@ -7,7 +7,7 @@ import math
 import statistics
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,12 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.influence import positions_of
 from torchdoctor.checks.looks import Look, targets_of
 from torchdoctor.probes.loss_calls import LossCall
 from torchdoctor.rules.architecture import bad_initialization_scale as scale
 from torchdoctor.rules.baseline import ABSOLUTE, BINARY, CLASSIFICATION, SQUARED
 from torchdoctor.rules.curves import figure
 
+Row = tuple[float, float, float, float, float, int | None]
 KNOWN = (*CLASSIFICATION, *BINARY, *SQUARED, *ABSOLUTE)
 LEAST_RATE = 1e-3
 """A class or label that no sample of a batch has is not thought impossible."""
@@ -41,6 +43,8 @@ class Measured:
     classes: int | None
     score: float
     """the largest absolute number that went into it"""
+    shuffled: float
+    """of the same scores against other samples' targets: lower where the loss works against the right answer"""
 
     @property
     def chance(self) -> float:
@@ -64,10 +68,10 @@ class Measured:
 
 def measure(bench: Bench, looks: list[Look]) -> list[Measured]:
     """Each loss that is called once a step, in the order of the calls."""
-    by_place: dict[tuple[int, str], list[tuple[float, float, float, float, int | None]]] = {}
+    by_place: dict[tuple[int, str], list[Row]] = {}
     for look in looks:
         for number, call in enumerate(calls_of(bench, look)):
-            row = _row(call)
+            row = _row(call) if not _is_of_pairs(call, look) else None
             if row is not None:
                 by_place.setdefault((number, call.function), []).append(row)
     return [_middle(function, rows) for (_, function), rows in by_place.items()]
@@ -98,7 +102,14 @@ def _readings(outputs: Tensor, target: Tensor) -> list[tuple[str, Tensor]]:
     return [(name, target) for name in ("mse_loss", "l1_loss", "binary_cross_entropy_with_logits")]
 
 
-def _row(call: LossCall) -> tuple[float, float, float, float, int | None] | None:
+def _is_of_pairs(call: LossCall, look: Look) -> bool:
+    """Samples are the classes of each other (InfoNCE): they are alike before anything is learned."""
+    width = call.input.shape[call.class_dim] if call.indices and call.class_dim is not None else None
+    alike = width is not None and len(call.input) - 1 <= width <= len(call.input)
+    return alike and call.target is not None and not positions_of(look.batch, call.target)
+
+
+def _row(call: LossCall) -> Row | None:
     source = call.input.detach().float()
     target = call.target
     if target is None or not source.numel() or not target.numel():
@@ -112,14 +123,16 @@ def _row(call: LossCall) -> tuple[float, float, float, float, int | None] | None
     prior = _value(call, _constant(call, source, target))
     if loss is None or none is None or prior is None:
         return None
-    return loss, none, prior, float(source.abs().max()), classes
+    shuffled = _value(replace(call, target=target.roll(1, 0) if target.dim() else target), source)
+    return loss, none, prior, float(source.abs().max()), loss if shuffled is None else shuffled, classes
 
 
-def _middle(function: str, rows: list[tuple[float, float, float, float, int | None]]) -> Measured:
-    loss, blind, prior, score, classes = zip(*rows, strict=True)
+def _middle(function: str, rows: list[Row]) -> Measured:
+    loss, blind, prior, score, shuffled, classes = zip(*rows, strict=True)
     if not all(map(math.isfinite, loss)):
-        return Measured(function, math.nan, _median(blind), _median(prior), classes[0], max(score))
-    return Measured(function, _median(loss), _median(blind), _median(prior), classes[0], _median(score))
+        return Measured(function, math.nan, _median(blind), _median(prior), classes[0], max(score), math.nan)
+    middle = [_median(part) for part in (loss, blind, prior, score, shuffled)]
+    return Measured(function, *middle[:3], classes[0], *middle[3:])
 
 
 def _median(values: Any) -> float:

@@ -57,6 +57,9 @@ def perform(bench: Bench) -> Outcome:
         return skipped("the loss is none of torch's, nor has it the value of one: what chance gives is not known")
     high = max(measured, key=lambda m: m.loss / m.chance / m.ratio)
     if high.loss >= high.ratio * high.chance:
+        if fresh is not False and high.shuffled < high.ratio * high.chance:
+            text = f"{figure(high.loss)}, and {figure(high.shuffled)} against other samples' labels: the loss itself is"
+            return passed(f"{text} harder on the right answer, as with a margin ({high.words})", loss=high.loss)
         return _above(bench, high, fresh)
     low = min(measured, key=lambda m: m.loss / max(m.prior, 1e-12))
     limit = NOTHING_LEFT if low.function in (*SQUARED, *ABSOLUTE) else BELOW

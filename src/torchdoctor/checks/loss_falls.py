@@ -65,11 +65,7 @@ def perform(bench: Bench) -> Outcome:
     if abs(after - slope.loss) <= slope.resolution and slope.rise_along(update) * sign < 0:
         return passed(f"an update goes down, by less than a loss of {figure(slope.loss)} can show", loss=slope.loss)
     if sign * (slope.loss - after) > 0:
-        return passed(
-            f"from {figure(slope.loss)} to {figure(after)} by one update{_by(bench, warmed)}",
-            loss=slope.loss,
-            after=after,
-        )
+        return passed(f"{_way(slope.loss, after)} in one update{_by(bench, warmed)}", loss=slope.loss, after=after)
     return _explain(bench, slope, update, after, sign, warmed)
 
 
@@ -254,6 +250,12 @@ def _leave_zero_rates(bench: Bench) -> bool:
         if float(group.get("lr", 1.0)) == 0 and float(group.get("initial_lr", 0.0)) > 0:
             group["lr"], warmed = group["initial_lr"], True
     return warmed
+
+
+def _way(first: float, after: float) -> str:
+    """Both with as many digits as it takes to tell them apart."""
+    digits = next((n for n in range(3, 9) if f"{first:.{n}g}" != f"{after:.{n}g}"), 9)
+    return f"from {first:.{digits}g} to {after:.{digits}g}"
 
 
 def _rate(bench: Bench) -> float:

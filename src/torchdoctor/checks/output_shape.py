@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.chance import calls_of
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.head_and_loss import is_of_head
 from torchdoctor.checks.influence import sample_count
@@ -55,13 +56,12 @@ def perform(bench: Bench) -> Outcome:
 
 
 def _fits(bench: Bench, look: Look) -> Outcome:
-    given = look.calls[-1].input if look.calls else look.outputs
-    targets = targets_of(bench, look)
-    if not isinstance(given, Tensor) or not targets:
+    call = next(iter(look.calls[-1:] or calls_of(bench, look)), None)
+    if call is None:
         return skipped("what the outputs are compared with is not known: the loss is not one of torch's")
-    wanted = look.calls[-1].target if look.calls else targets[-1]
-    against = f" against {_said(wanted)}" if wanted is not None else ""
-    return passed(f"{_said(given)}{against}", outputs=list(given.shape), targets=list(getattr(wanted, "shape", [])))
+    against = f" against {_said(call.target)}" if call.target is not None else ""
+    shapes = {"outputs": list(call.input.shape), "targets": list(getattr(call.target, "shape", []))}
+    return passed(f"{_said(call.input)}{against}", **shapes)
 
 
 def _explain(wiring: Wiring) -> Outcome:
