@@ -145,7 +145,8 @@ class Twin:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._tensors = [*subject.model.parameters(), *subject.model.buffers()]
+        parts = [part for part in (subject.model, subject.loss_fn) if isinstance(part, nn.Module)]
+        self._tensors = [t for part in parts for t in (*part.parameters(), *part.buffers())]
         self._kept = [t.detach().clone() for t in self._tensors]
 
     def loss(self, batches: Sequence[Any]) -> float:
