@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -47,6 +47,45 @@ def tensors_in(batch: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
     elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         for key, value in fields_of(batch).items():
             yield from tensors_in(value, f"{name}.{key}".lstrip("."))
+
+
+def first_samples(batch: Any, count: int) -> Any:
+    """The same with its first samples alone; None where it is of a kind that cannot be divided."""
+    total = samples_in(batch)
+
+    def shorter(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value[:count] if value.dim() and len(value) == total else value
+        return _rebuilt(value, shorter)
+
+    if total is None or count > total or not isinstance(batch, Tensor | Mapping | list | tuple):
+        return None
+    return shorter(batch)
+
+
+def replaced(batch: Any, old: Tensor, new: Tensor) -> Any:
+    """The same with another tensor in the place of one; None where that one is not in it."""
+    found = False
+
+    def other(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, Tensor):
+            same = value is old or (value.shape == old.shape and value.data_ptr() == old.data_ptr())
+            found = found or same
+            return new if same else value
+        return _rebuilt(value, other)
+
+    changed = other(batch)
+    return changed if found else None
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A container of the same kind with its parts changed; anything else as it is."""
+    if isinstance(value, Mapping):
+        return {k: change(v) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(change, value))
+    return type(value)(map(change, value)) if isinstance(value, list | tuple) else value
 
 
 def samples_in(batch: Any) -> int | None:
