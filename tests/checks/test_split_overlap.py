@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler, Subset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, SubsetRandomSampler, TensorDataset
 
 from checks.programs import HEALTHY, Program, loader
 from torchdoctor.checks.near_duplicates import measure_nearness
@@ -183,6 +183,41 @@ def test_lists_of_pairs_as_datasets() -> None:
         program.train = DataLoader(pairs[:256], 16, shuffle=True)  # type: ignore[arg-type]
         program.val = DataLoader(pairs[start : start + 64], 16)  # type: ignore[arg-type]
         assert program.outcome(NAME).passed is (start == 256)
+
+
+class Made(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            x = torch.randn(12)
+            yield x, int(x[:4].argmax())
+
+
+class Drawn(Dataset[Any]):
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.randn(12), index % 4
+
+
+@pytest.mark.parametrize("data", [Made(), Drawn()])
+def test_samples_that_are_made_at_random(data: Any) -> None:
+    """Both splits are read from the same random state: what comes of it is equal, and no leak."""
+    program = HEALTHY["mlp"]()
+    program.train, program.val = DataLoader(data, 16), DataLoader(data, 16)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is None and "at random" in outcome.text
+
+
+def test_one_graph_with_masks() -> None:
+    def step(model: Any, batch: Any) -> Tensor:
+        return torch.nn.functional.cross_entropy(model(batch["x"])[batch["mask"]], batch["labels"][batch["mask"]])
+
+    program = HEALTHY["mlp"]()
+    graph = {"x": torch.randn(90, 12), "labels": torch.randint(0, 4, (90,)), "mask": torch.arange(90) < 60}
+    program.train = program.val = [graph]
+    program.loss_fn, program.more = None, {"step_fn": step}
+    assert program.outcome(NAME).passed is None
 
 
 def test_random_states_stay() -> None:

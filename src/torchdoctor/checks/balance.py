@@ -64,6 +64,8 @@ def labels_of(bench: Bench, looks: Looks, source: Source, run: Run) -> Labels | 
         return None
     ignore = calls[-1].ignore_index
     drawn = [t.flatten().cpu().double().numpy() for look in looks.train for t in targets_of(bench, look)[:1]]
+    if all(len(part) > 1 and np.array_equal(part, np.arange(len(part))) for part in drawn):
+        return None  # positions in the batch, of a contrastive loss
     seen = np.concatenate(drawn) if drawn else np.zeros(0)
     stored = source.labels_across(READ) if source.is_indexed and goes_in_unchanged(looks.train[0]) else None
     whole = stored is not None and len(stored) == len(source.indices)

@@ -52,7 +52,7 @@ def perform(bench: Bench) -> Outcome:
         _judge_finite(bench, looks, source),
         _judge_type(bench, looks),
         _judge_variety(run),
-        _judge_scale(looks, run),
+        _judge_scale(bench, looks, run),
     )
     return judged or _pass(looks, run)
 
@@ -212,12 +212,13 @@ def _judge_variety(run: Run) -> Outcome | None:
     )
 
 
-def _judge_scale(looks: Looks, run: Run) -> Outcome | None:
+def _judge_scale(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
     reached, size = _size([look.first for look in looks.train]), _size([main_input(look) for look in looks.train])
     finding = found(unnormalized_inputs.detect_inputs(run))
+    told = any(outcome.diagnosis == unnormalized_inputs.RULE.name for outcome in bench.outcomes.values())
     scaled_inside = reached is not None and size is not None and reached < min(LARGE, INSIDE * size)
     if finding is not None and finding.severity is not Severity.INFO and not scaled_inside:
-        return outcome_of(finding, size=size)
+        return outcome_of(finding, Severity.INFO if told else None, size=size)
     given = main_input(looks.train[0])
     normalised = any(name in kind for kind in looks.modules[:FIRST_MODULES] for name in NORMS)
     if normalised or reached is None or given is None or looks.train[0].lookups:

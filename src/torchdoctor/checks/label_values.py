@@ -176,10 +176,11 @@ def _described(labels: Labels | None, run: Run) -> Iterator[str]:
     if labels is not None:
         counts = labels.counts
         most, least = max(counts.values()) / len(labels.values), min(counts.values()) / len(labels.values)
-        yield f"{labels.said} of {len(counts)} classes, with {least:.0%} to {most:.0%} each"
+        shares = f"{least:.0%}" if f"{least:.0%}" == f"{most:.0%}" else f"{least:.0%} to {most:.0%}"
+        yield f"{labels.said} of {len(counts)} classes, {shares} each"
         width = calls[-1].classes
         if labels.whole and width is not None and width > len(counts):
-            yield f"{width - len(counts)} of {width} outputs have no label"
+            yield f"{width - len(counts)} of {width} outputs never occur"
     elif calls and calls[-1].target_low is not None:
         low, high = min(c.target_low for c in calls if c.target_low is not None), calls[-1].target_high or 0.0
         yield f"targets of {calls[-1].function} from {figure(low)} to {figure(high)}"

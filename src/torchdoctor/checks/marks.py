@@ -9,8 +9,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,18 +23,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor import stats
-from torchdoctor.checks.sources import ITEM_SECONDS, Column, Source, count_samples, inputs_of
+from torchdoctor.checks.sources import ITEM_SECONDS, Column, Source, count_samples, drawing_kept, inputs_of
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.membership import measure_bits
 
 MOST = 100_000
 """Samples of a split that are compared."""
-WIDE = 8
-"""Numbers a sample from which on a stored column is taken for the sample itself."""
+FEW, WIDE = 2, 8
+"""Real numbers, and whole ones, from which on a stored column is taken for the sample itself."""
 DISTINCT = 0.99
 """Share of different words from which on a column of words names the samples."""
 TRIED = 4
 """Samples that are read twice to see whether they are the same again."""
+OTHER_SEED = 82_305_117
 TRANSFORMS = ("transform", "transforms", "augment", "augmentation", "augmentations", "aug", "joint_transform")
 
 
@@ -65,6 +68,20 @@ def is_steady(source: Source) -> bool:
     indices = source.indices[source.places(TRIED)]
     marks = [mark(inputs_of(item)) for item in source.items([*indices, *indices], math.inf)]
     return None not in marks and marks[: len(indices)] == marks[len(indices) :]
+
+
+def is_same_again(source: Source) -> bool:
+    """What samples cannot be picked from gives the same ones whatever the random numbers are. The pre-flight reads both
+    splits from the same state, so that samples made at random would be equal in both."""
+    if isinstance(source.loader, list | tuple) or source.loader is None:
+        return True
+    first = _mark_batches(source).values
+    with drawing_kept(source.dataset):
+        torch.manual_seed(OTHER_SEED)
+        np.random.seed(OTHER_SEED)
+        random.seed(OTHER_SEED)
+        again = Source(None, list(islice(iter(source.loader), len(source.batches))))
+    return float(np.isin(first, _mark_batches(again).values).mean()) > 0.5
 
 
 # -- what is stored ------------------------------------------------------------------------------
@@ -106,7 +123,7 @@ def _width(column: Column) -> float:
 
 def _identifies(column: Column) -> bool:
     if isinstance(column.held, Tensor | np.ndarray):
-        return _width(column) >= WIDE and str(column.held.dtype) != "object"
+        return _width(column) >= (FEW if "float" in str(column.held.dtype) else WIDE)
     names = [_name(value) for value in column.held]
     return all(isinstance(n, str) for n in names) and len(set(names)) >= DISTINCT * len(names)
 

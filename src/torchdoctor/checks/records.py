@@ -101,9 +101,10 @@ def _write(bench: Bench, looks: Looks) -> Run:
 
 def outcome_of(finding: Finding, severity: Severity | None = None, **figures: Any) -> Outcome:
     """What a rule found, as a check says it."""
+    first, rest = finding.title[:1], finding.title[1:]
     return Outcome(
         False,
-        finding.title,
+        (first.lower() if rest[:1].islower() or rest[:1] == " " else first) + rest,
         severity or finding.severity,
         finding.name,
         finding.evidence,

@@ -99,7 +99,8 @@ def _judge_batches(bench: Bench, source: Source) -> Outcome:
         "order = torch.randperm(len(X)); X, y = X[order], y[order]  # at the start of every epoch",
     )
     if mixing is None:
-        return skipped(f"the order of {what} cannot be told from {len(bench.train)} batches")
+        few = f"{len(bench.train)} batch" + ("es" if len(bench.train) > 1 else "")
+        return skipped(f"the order of {what} cannot be told from {few}")
     if mixing.sorted or mixing.clustered:
         severity = Severity.ERROR if mixing.sorted and fixed else Severity.WARNING
         return failed(f"{what} is not mixed: {mixing.text}", RULE.name, fix, severity=severity)

@@ -10,16 +10,16 @@ import numpy as np
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.looks import looks_of
-from torchdoctor.checks.marks import Marks, compare_marks, mark
+from torchdoctor.checks.marks import Marks, compare_marks, is_same_again, is_steady, mark
 from torchdoctor.checks.near_duplicates import Nearness, measure_nearness
-from torchdoctor.checks.records import worst_of
+from torchdoctor.checks.records import record_of, worst_of
 from torchdoctor.checks.sources import Source, inputs_of
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.probes.splits import signature
 from torchdoctor.rules import baseline
 from torchdoctor.rules.data import train_validation_overlap
 from torchdoctor.rules.data.membership import UNLIKELY_BITS, Overlap
-from torchdoctor.rules.data.train_validation_overlap import HARMFUL, LEAST_MATCHES, NATURAL, is_beyond_chance
+from torchdoctor.rules.data.train_validation_overlap import HARMFUL, LEAST_MATCHES, NATURAL, is_beyond_chance, is_masked
 from torchdoctor.rules.evaluation.noisy_validation import NORMAL_95, PLENTY, TINY
 
 CHECK = Check(
@@ -49,13 +49,17 @@ def perform(bench: Bench) -> Outcome:
     size = _judge_size(bench, train, held)
     exact = overlap_of_indices(train, held)
     if exact is not None and exact.matches:
-        return _overlapping(exact)
+        why_not = _explained(bench, held)
+        return _overlapping(exact) if why_not is None else size or skipped(why_not)
     marks = compare_marks(train, held)
     if marks is None:
         return size or skipped("samples come out differently each time, and what is stored behind them is out of sight")
     overlap = overlap_of_marks(*marks)
     if overlap is not None and is_beyond_chance(overlap):
-        found = _overlapping(overlap)
+        why_not = _explained(bench, held)
+        if why_not is not None:
+            return size or skipped(why_not)
+        found = _overlapping(overlap, named=marks[0].bits == math.inf)
     else:
         found = _judge_nearness(measure_nearness(marks[0].rows, marks[1].rows))
     return worst_of(found, size) or _pass(bench, held, overlap, marks)
@@ -102,21 +106,32 @@ def overlap_of_marks(train: Marks, held: Marks) -> Overlap | None:
     return Overlap("validation", matches, len(kept), share, recurring * len(kept), False, size, trained)
 
 
-def _overlapping(overlap: Overlap) -> Outcome:
+def _overlapping(overlap: Overlap, named: bool = False) -> Outcome:
     share = f"{overlap.share:.0%}" if overlap.share >= 0.01 else f"{overlap.share:.1%}"
     if overlap.by_index:
         text = f"{overlap.matches} of the {overlap.compared} validation samples are also in the training set ({share})"
         told = "both loaders draw from the same data, and these indices are in both"
     else:
-        text = (
-            f"{'about ' if overlap.matches < (overlap.size or 0) else ''}{share} of the validation samples are equal, "
-        )
-        text += "bit for bit, to training samples"
+        whole = overlap.compared >= (overlap.size or 0) and overlap.share <= overlap.matches / overlap.compared
+        about = "" if whole else "about "
+        how = "come from the same files as" if named else "are equal, bit for bit, to"
+        text = f"{about}{share} of the validation samples {how} training samples"
         told = f"{overlap.matches} of {overlap.compared} compared; about {overlap.chance:.0f} would be by chance"
     severity = Severity.ERROR if overlap.share >= HARMFUL else Severity.WARNING
     severity = Severity.INFO if overlap.share < NATURAL or overlap.chance >= 1 else severity
     name = train_validation_overlap.RULE.name
     return failed(text, name, SPLIT, severity=severity, evidence=(told,), share=overlap.share, matches=overlap.matches)
+
+
+def _explained(bench: Bench, held: Source) -> str | None:
+    """Why samples may be equal without being shared."""
+    if is_masked(record_of(bench)):
+        return "both splits hold the same samples, and the loss takes a part of them: a mask seems to tell them apart"
+    if not held.is_indexed and not is_same_again(held):
+        return "validation samples are made at random as they are read, or come in another order each time"
+    if held.is_indexed and not held.columns and not is_steady(held):
+        return "samples are made at random as they are read"
+    return None
 
 
 def _judge_nearness(near: Nearness | None) -> Outcome | None:

@@ -22,6 +22,7 @@ from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.membership import BUCKETS
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data.train_validation_mismatch import CERTAIN, FAR, OTHER_TOKENS, RULE, Distance, variation
+from torchdoctor.rules.nonfinite import counted
 
 CHECK = Check(
     name="validation-alike",
@@ -163,7 +164,8 @@ def relation(distance: Distance) -> str:
         [float(np.median(part)) for part in side] for side in (distance.trained, distance.validated)
     )
     if distance.middle < FAR:
-        return f"{distance.few} of {len(distance.nats)} features are on another scale in validation"
+        are = "is" if distance.few == 1 else "are"
+        return f"{distance.few} of {len(distance.nats)} features {are} on another scale in validation"
     for times, raw, divided in ((factor, "validation", "training"), (1 / factor, "training", "validation")):
         if BYTES / SAME_FACTOR < times < BYTES * SAME_FACTOR:
             return f"{raw} is 255 times as large, as if only {divided} were divided by 255"
@@ -231,8 +233,8 @@ def _judge_labels(bench: Bench, train: Source, held: Source) -> Outcome | None:
     fresh = np.setdiff1d(b, a)
     unknown = float(np.isin(b, fresh).mean())
     if len(a) == len(train.indices) and unknown >= UNKNOWN:
-        names = ", ".join(f"{kind:g}" for kind in fresh[:5]) + (" ..." if len(fresh) > 5 else "")
-        text = f"{unknown:.0%} of the validation samples are of classes that training does not have: {names}"
+        names = counted("class", tuple(int(kind) for kind in fresh)).replace("classs", "classes")
+        text = f"{unknown:.0%} of the validation samples are of {names}, of which training has none"
         return failed(text, RULE.name, fix, unknown=unknown)
     if not sure or apart < OTHER_LABELS:
         return None

@@ -48,7 +48,7 @@ def perform(bench: Bench) -> Outcome:
     )
     if source.is_stream:
         return _judge_stream(source, why_not)
-    if not source.is_indexed:
+    if not len(source.indices):
         return skipped("the dataset has no length, so its samples cannot be asked for")
     return _judge_indexed(source, why_not)
 
@@ -63,7 +63,7 @@ def read_code(source: Source) -> Finding | None:
 
 def _judge_indexed(source: Source, why_not: str | None) -> Outcome:
     finding = read_code(source)
-    if finding is None and is_steady(source):
+    if finding is None and source.is_indexed and is_steady(source):
         return passed("samples are the same each time they are read: nothing is random in them")
     single = source.workers == 1
     if single and getattr(source.loader, "persistent_workers", False):
