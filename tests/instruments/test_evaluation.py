@@ -378,7 +378,7 @@ def test_many_scores_are_thinned_and_told(monkeypatch: pytest.MonkeyPatch) -> No
     found = evaluate_predictions(logits, (logits + torch.randn(600, 4)).argmax(1))
     whole = found.metrics["accuracy"]
     assert found.samples == 600 and whole.high - whole.low < 0.1
-    assert any("of so many scores every" in note for note in found.notes)
+    assert any("of so many rows of scores one in" in note for note in found.notes)
 
 
 def test_what_matters_most_is_drawn_and_said() -> None:

@@ -61,6 +61,12 @@ def test_figures_of_the_whole_confusion(draw: np.random.Generator) -> None:
         assert estimate.high - estimate.low < 0.2
 
 
+def test_all_right_is_not_certain() -> None:
+    label = np.arange(20) % 4
+    for estimate in judge_confusion(label, label, 4, 20, 0.95).values():
+        assert estimate.value == 1 and estimate.low == wilson(20, 20).low
+
+
 def test_wilson_in_closed_form() -> None:
     expected = stats.binomtest(8, 10).proportion_ci(method="wilson")
     assert (wilson(8, 10).low, wilson(8, 10).high) == pytest.approx((expected.low, expected.high))

@@ -129,6 +129,7 @@ def test_chances_against_scipy() -> None:
     [
         (lambda x: x * 255, "255 times as large"),
         (lambda x: x / 1000, "1000 times as small"),
+        (lambda x: x * 16, "times as large as in training"),
         (lambda x: x[:, [1, 0, 2, 3, 5, 4]], "in another order"),
         (lambda x: (x - MEANS) / SPREADS, "normalised only in use"),
     ],
@@ -348,7 +349,7 @@ def test_a_run_without_looks_is_told(draw: np.random.Generator) -> None:
 
 def test_many_samples_are_thinned_and_told(table: Run, draw: np.random.Generator) -> None:
     found = compare_samples(table, rows(draw, 1000), limit=100)
-    assert found.samples == 100 and "every 10th" in found.notes[0]
+    assert found.samples == 100 and "one in 10" in found.notes[0]
 
 
 def test_the_rule_sees_it_in_the_run(table: Run, draw: np.random.Generator) -> None:

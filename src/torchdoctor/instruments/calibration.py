@@ -112,8 +112,7 @@ def calibrate(
     dependence: float = 1.0,
 ) -> Calibration:
     """`dependence`: elements by independent ones, where those of a sample are right or wrong together."""
-    edges = _edges(confidence_E, bins, binning)
-    at_E = np.clip(np.searchsorted(edges, confidence_E, side="left") - 1, 0, len(edges) - 2)
+    edges, at_E = _place(confidence_E, bins, binning)
     size = len(edges) - 1
     count_B = np.bincount(at_E, minlength=size)
     said_B = np.bincount(at_E, confidence_E, minlength=size)
@@ -142,6 +141,18 @@ def calibrate(
         chance=chance,
         chance_limit=limit,
     )
+
+
+def calibration_error(confidence_E: Floats, right_E: Bools, bins: int, binning: str) -> float:
+    """The expected calibration error alone."""
+    _, at_E = _place(confidence_E, bins, binning)
+    return float(np.abs(np.bincount(at_E, right_E - confidence_E)).sum() / len(at_E))
+
+
+def _place(confidence_E: Floats, bins: int, binning: str) -> tuple[Floats, Ints]:
+    """The edges of the bins, and the bin of each element."""
+    edges = _edges(confidence_E, bins, binning)
+    return edges, np.clip(np.searchsorted(edges, confidence_E, side="left") - 1, 0, len(edges) - 2)
 
 
 def _edges(confidence_E: Floats, bins: int, binning: str) -> Floats:

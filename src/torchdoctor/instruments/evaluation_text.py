@@ -76,12 +76,12 @@ def verdict(found: Evaluation) -> str:
     name = "label_accuracy" if found.task == MULTILABEL else "accuracy"
     score = found.metrics[name]
     what = f"{found.elements} {ELEMENTS[found.task]} of " if found.task in ELEMENTS else ""
-    against = f"{found.baseline_text} gives {found.baseline:.1%}"
+    against = f"; {found.baseline_text} gives {found.baseline:.1%}"
     if score.low <= found.baseline:
-        against = f"which is not clearly more than {found.baseline_text} ({found.baseline:.1%})"
+        against = f", which is not clearly more than {found.baseline_text} ({found.baseline:.1%})"
     return (
         f"{score.value:.1%} of {what}{found.samples} samples are right ({found.level:.0%} interval {score.low:.1%} to "
-        f"{score.high:.1%}); {against}."
+        f"{score.high:.1%}){against}."
     )
 
 

@@ -28,6 +28,8 @@ IMAGENET = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 STANDARD_MEAN, STANDARD_SPREAD = 0.15, 0.2
 """Median distance of means from 0 and of log spreads from 0 below which features count as normalised."""
 LEAST_ORDERED = 3
+LEAST_FACTOR = 3.0
+"""A factor of any size that counts as preprocessing rather than as other data."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,26 @@ def explain(shifts: Shifts, trained: Trained, shifted: list[int], samples: int) 
         left = distance((shifts.mean - change.mean)[alive], shifts.std[alive], change.std[alive])
         if (left < CLOSE + NOISE / samples).mean() >= FITS:
             fitting.append((float(np.median(left)), change))
+    if not fitting:
+        fitting = _by_some_factor(shifts, trained, alive, samples)
     if fitting:
         best = min(fitting, key=lambda pair: pair[0])[1]
         return {"kind": best.kind, "text": best.text, "fix": best.fix}
     return _reordered(shifts, trained, alive, shifted) or _normalised(shifts, trained, alive)
+
+
+def _by_some_factor(shifts: Shifts, trained: Trained, alive: Bools, samples: int) -> list[tuple[float, Change]]:
+    """The factor that the spreads tell, where it is large and the means agree."""
+    factor = float(np.median(shifts.std[alive] / trained.spread[alive]))
+    if factor <= 0 or LEAST_FACTOR > factor > 1 / LEAST_FACTOR:
+        return []
+    mean, std = factor * trained.centre, factor * trained.spread
+    left = distance((shifts.mean - mean)[alive], shifts.std[alive], std[alive])
+    if (left < CLOSE + NOISE / samples).mean() < FITS:
+        return []
+    said = f"about {factor:.3g} times as large" if factor > 1 else f"about {1 / factor:.3g} times as small"
+    text, fix = f"they are {said} as in training", "Scale them in use as in training."
+    return [(float(np.median(left)), Change("scale", text, fix, mean, std))]
 
 
 def _changes(trained: Trained) -> Iterator[Change]:

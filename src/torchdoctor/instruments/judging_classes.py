@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from torchdoctor.instruments.calibration import Calibration, calibrate, fit_temperature
+from torchdoctor.instruments.calibration import Calibration, calibrate, calibration_error, fit_temperature
 from torchdoctor.instruments.forms import DECISIONS
 from torchdoctor.instruments.judged import DENSE_CLASSES, Choices, ClassScore, Confused, Judged, call
 from torchdoctor.instruments.metrics import (
@@ -29,6 +28,7 @@ from torchdoctor.instruments.slicing import LEAST, fisher
 from torchdoctor.rules.multiplicity import holm
 
 CONFUSED_KEPT = 20
+NAMED = "the confidence in the class that is named"
 
 
 def judge_classes(predictions: Predictions, names: tuple[str, ...] | None, choices: Choices) -> Judged:
@@ -157,35 +157,44 @@ def _confused(
 
 def _calibrate_classes(
     predictions: Predictions, classes: int, names: tuple[str, ...], choices: Choices, dependence: float
-) -> Calibration | None:
+) -> Calibration:
     """Of yes against no the probability of yes; of many classes the confidence in the one that is named."""
     logs_SC = predictions.scores["scores"].astype(np.float64)
     label_S = predictions.scores["label"].astype(np.int64)
     positive = classes == 2
-    about = f"the probability of {call(names[1])}" if positive else "the confidence in the class that is named"
-    settings: dict[str, Any] = {
-        "about": about,
-        "of_named": not positive,
-        "bins": choices.bins,
-        "binning": choices.binning,
-        "level": choices.level,
-        "dependence": dependence,
-    }
+    about = f"the probability of {call(names[1])}" if positive else NAMED
 
-    def look(scores: Floats) -> Calibration:
-        share_SC = np.exp(scores - np.logaddexp.reduce(scores, axis=1)[:, None])
+    def look(scores: Floats) -> tuple[Floats, Bools]:
+        share_SC = np.exp(scores - scores.max(1, keepdims=True))
+        share_SC /= share_SC.sum(1, keepdims=True)
         if positive:
-            return calibrate(share_SC[:, 1], label_S == 1, **settings)
+            return share_SC[:, 1], label_S == 1
         named_S = share_SC.argmax(1)
-        return calibrate(share_SC[np.arange(len(label_S)), named_S], named_S == label_S, **settings)
+        return share_SC[np.arange(len(label_S)), named_S], named_S == label_S
 
-    return mended(look(logs_SC), logs_SC, label_S, look)
+    return judge_confidence(logs_SC, label_S, look, about, choices, dependence)
 
 
-def mended(found: Calibration, logs_SC: Floats, label_S: Ints, look: Callable[[Floats], Calibration]) -> Calibration:
-    """With the temperature that would lower the loss most, and what it would make of the error."""
+def judge_confidence(
+    logs_SC: Floats,
+    label_S: Ints,
+    look: Callable[[Floats], tuple[Floats, Bools]],
+    about: str,
+    choices: Choices,
+    dependence: float,
+) -> Calibration:
+    """`look` gives confidences and hits for scores; with the temperature that would lower the loss most."""
+    found = calibrate(
+        *look(logs_SC),
+        about=about,
+        of_named=about == NAMED,
+        bins=choices.bins,
+        binning=choices.binning,
+        level=choices.level,
+        dependence=dependence,
+    )
     fitted = fit_temperature(logs_SC, label_S)
     if fitted is None:
         return found
-    after = look(logs_SC / fitted.value).ece
+    after = calibration_error(*look(logs_SC / fitted.value), choices.bins, choices.binning)
     return replace(found, temperature=fitted.value, loss=fitted.loss, loss_mended=fitted.loss_mended, ece_mended=after)

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from torchdoctor.instruments.calibration import Calibration, calibrate
+from torchdoctor.instruments.calibration import Calibration
 from torchdoctor.instruments.judged import DENSE_CLASSES, Choices, Judged
-from torchdoctor.instruments.judging_classes import Ranking, class_scores, mended, rank_columns
+from torchdoctor.instruments.judging_classes import Ranking, class_scores, judge_confidence, rank_columns
 from torchdoctor.instruments.metrics import Counts, Estimate, Floats, effective, mean_of, resample, wilson
 from torchdoctor.instruments.predictions import Predictions
 from torchdoctor.instruments.ranking import Bools
@@ -72,17 +72,8 @@ def _calibrate_labels(logit_SK: Floats, true_SK: Bools, choices: Choices, depend
     logit_E, true_E = logit_SK.reshape(-1), true_SK.reshape(-1)
     pair_E2 = np.stack([np.zeros_like(logit_E), logit_E], 1)
 
-    def look(scores: Floats) -> Calibration:
-        share_E = 1 / (1 + np.exp(-np.clip(scores[:, 1] - scores[:, 0], -500, 500)))
-        return calibrate(
-            share_E,
-            true_E,
-            about="the probability of each label",
-            of_named=False,
-            bins=choices.bins,
-            binning=choices.binning,
-            level=choices.level,
-            dependence=dependence,
-        )
+    def look(scores: Floats) -> tuple[Floats, Bools]:
+        return 1 / (1 + np.exp(-np.clip(scores[:, 1] - scores[:, 0], -500, 500))), true_E
 
-    return mended(look(pair_E2), pair_E2, true_E.astype(np.int64), look)
+    about = "the probability of each label"
+    return judge_confidence(pair_E2, true_E.astype(np.int64), look, about, choices, dependence)

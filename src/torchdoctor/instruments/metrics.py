@@ -130,6 +130,10 @@ def judge_confusion(label_E: Ints, predicted_E: Ints, classes: int, size: float,
     generator = np.random.default_rng(SEED)
     drawn = generator.multinomial(max(1, round(size)), count_U / count_U.sum(), size=draws)
     found, spread = figures(count_U[None].astype(np.float64)), figures(drawn.astype(np.float64))
+    if (true_U == named_U).all():
+        # what is drawn from hits alone is always right, however few they are
+        low = wilson(size, size, level).low
+        return {name: Estimate(float(found[name][0]), low, 1.0, "Wilson") for name in found}
     return {name: between(float(found[name][0]), spread[name], level) for name in found}
 
 

@@ -36,13 +36,18 @@ def rank(score_N: Floats, is_true_N: Bools) -> Ranked | None:
     positives, count = int(is_true_N.sum()), len(score_N)
     if positives in (0, count):
         return None
-    rank_N = midranks(score_N)
     place_N = np.empty(count)
-    place_N[is_true_N] = (rank_N[is_true_N] - midranks(score_N[is_true_N])) / (count - positives)
-    place_N[~is_true_N] = 1 - (rank_N[~is_true_N] - midranks(score_N[~is_true_N])) / positives
+    place_N[is_true_N] = _below(score_N[is_true_N], score_N[~is_true_N])
+    place_N[~is_true_N] = 1 - _below(score_N[~is_true_N], score_N[is_true_N])
     value = float(place_N[is_true_N].mean())
     share_N = np.where(is_true_N, positives / count, 1 - positives / count)
     return Ranked(value, (place_N - value) / share_N, min(positives, count - positives))
+
+
+def _below(values: Floats, others: Floats) -> Floats:
+    """Of each value the share of the others that lies below it; of equal ones half."""
+    ordered = np.sort(others)
+    return (np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")) / (2 * len(others))
 
 
 def auroc(ranked: list[Ranked], level: float, sample_N: Ints | None = None) -> Estimate:

@@ -222,7 +222,7 @@ def left_out(predictions: Predictions, loss_fn: Callable[..., Any] | None) -> li
     if predictions.ignored:
         notes.append(f"{predictions.ignored} targets are {predictions.ignore_index} and left out")
     if predictions.elements.stride > 1:
-        notes.append(f"of so many decisions every {predictions.elements.stride}th is in the figures by class")
+        notes.append(f"of so many decisions one in {predictions.elements.stride} is in the figures by class")
     if predictions.scores.stride > 1:
-        notes.append(f"of so many scores every {predictions.scores.stride}th row is in ranking and calibration")
+        notes.append(f"of so many rows of scores one in {predictions.scores.stride} is in ranking and calibration")
     return notes

@@ -153,7 +153,7 @@ def _within_memory(given: UseSamples) -> UseSamples:
     every = -(-given.values.size // NUMBERS)
     if every <= 1 or len(given.values) <= 1:
         return given
-    note = f"of {len(given.values)} large samples every {every}th is looked at"
+    note = f"of {len(given.values)} large samples one in {every} is looked at"
     return replace(given, values=given.values[::every], notes=[*given.notes, note])
 
 

@@ -55,9 +55,9 @@ def _lines(found: Skew) -> Iterator[str]:
 def _nothing_found(found: Skew) -> str:
     if found.features:
         many = len(found.features)
-        what = "the values are" if found.unit == "value" else f"none of {many} {found.unit}s is"
-        off = "within chance of those in training" if found.unit == "value" else "off beyond chance and by enough"
-        return f"{what} {off}"
+        if many == 1:
+            return "mean, spread and range are those of training, as far as so many samples can tell"
+        return f"none of {many} {found.unit}s is off beyond chance and by enough"
     if found.tokens is not None:
         return "token ids occur as often as in training"
     return "shape and range fit, and nothing else could be compared"
@@ -123,6 +123,8 @@ def _title(found: Skew) -> str:
     shifted = found.shifted
     if found.explanation is not None:
         return f"Samples from use do not fit: {found.explanation['text']}"
+    if len(found.features) == 1:
+        return f"The inputs in use {'are not' if shifted else 'are'} like those of training"
     if not shifted:
         return f"None of {len(found.features)} {found.unit}s has shifted beyond chance"
     return f"{len(shifted)} of {len(found.features)} {found.unit}s have shifted: {listed([f.name for f in shifted], 3)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def _judge_errors(error_N: Floats, inside: Bools, level: float) -> tuple[Estimat
 
 def fisher(wrong: int, size: int, all_wrong: int, total: int) -> float:
     """How likely a group of this size, drawn without regard to right or wrong, holds so many wrong ones or more."""
-    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, total + 1)))])
+    logs = _log_factorials(total)
     hit = np.arange(wrong, min(size, all_wrong) + 1)
     hit = hit[(size - hit) <= total - all_wrong]
 
@@ -152,6 +153,11 @@ def fisher(wrong: int, size: int, all_wrong: int, total: int) -> float:
 
     whole = logs[total] - logs[size] - logs[total - size]
     return float(min(1.0, np.exp(choose(all_wrong, hit) + choose(total - all_wrong, size - hit) - whole).sum()))
+
+
+@lru_cache(maxsize=2)
+def _log_factorials(count: int) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
 
 
 def rank_sum(held: Floats, others: Floats) -> float:

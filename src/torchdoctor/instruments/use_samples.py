@@ -50,7 +50,7 @@ def load_samples(
         raise UsageError(f"{source} holds no sample: its shape is {values.shape}")
     every = -(-len(values) // max(1, limit))
     if every > 1:
-        notes = [*notes, f"of {len(values)} samples every {every}th is looked at; limit=... takes more"]
+        notes = [*notes, f"of {len(values)} samples one in {every} is looked at; limit=... takes more"]
         values = values[::every]
     return UseSamples(values, source, names, notes)
 

@@ -73,6 +73,8 @@ FEW, VERY_FAR = 0.05, 1.0
 CERTAIN = 6.0
 """Of the feature in the middle: a factor of four in spread, or two and a half standard deviations (symmetric form of
 the limit of train-validation-mismatch)."""
+LEAST_CERTAIN = 30
+"""Samples from which on that is more than a few odd ones."""
 MILD = ("size",)
 """Mismatches that a model may well bear: pictures of another size, where layers take any."""
 SHOWN = 5
@@ -129,7 +131,8 @@ def _finding(fact: SkewFact, shifted: Shifted, words: bool) -> Finding:
 
 def _severity(fact: SkewFact, shifted: Shifted, words: bool) -> Severity:
     grave = any(m["kind"] not in MILD for m in fact.mismatches)
-    if grave or fact.explanation or (fact.distance and median(fact.distance) >= CERTAIN):
+    far = bool(fact.distance) and median(fact.distance) >= CERTAIN and fact.samples >= LEAST_CERTAIN
+    if grave or fact.explanation or far:
         return Severity.ERROR
     if fact.mismatches:
         return Severity.WARNING
@@ -195,9 +198,9 @@ def describe(fact: SkewFact, i: int, shifted: Shifted) -> str:
 
 
 def _fix(fact: SkewFact, words: bool) -> Fix:
-    told = fact.explanation or next((m for m in fact.mismatches if m.get("fix")), None)
-    if told is not None:
-        return Fix(told["fix"])
+    told = [m["fix"] for m in (fact.explanation or {}, *fact.mismatches) if m.get("fix")]
+    if told:
+        return Fix(" ".join(f"{text.rstrip('.')}." for text in dict.fromkeys(told)))
     if words:
         return Fix("Encode texts in use with the tokenizer that was saved with the training.")
     return Fix(
