@@ -18,7 +18,7 @@ CHANNELS = (1, 3, 4)
 BYTES = 255
 STANDARD_MEAN, STANDARD_STD = 0.5, (0.4, 2.5)
 """Of one batch: of many samples nearer, of few or of one class farther from 0 and 1."""
-FULL, FEW_SAMPLES = 1.0, 16
+FEW_SAMPLES = 16
 """Fewer samples than this say little about what is constant."""
 
 

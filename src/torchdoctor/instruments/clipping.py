@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, endless
+from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.palette import BAND, BLUE, ORANGE, RED
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result, new_figure
@@ -145,10 +146,10 @@ class ClippingAdvice(Result):
                 name=name,
                 marker={"color": colour, "symbol": symbol},
             )
-        chart.add_hline(self.recommended, line={"color": RED, "dash": "dash"}, annotation_text="recommended")
-        chart.add_hline(self.median, line={"color": BLUE, "dash": "dot"}, annotation_text="median")
+        mark_level(chart, self.recommended, "recommended", RED)
+        mark_level(chart, self.median, "median", BLUE, "dot")
         if self.in_use is not None:
-            chart.add_hline(self.in_use, line={"color": ORANGE, "dash": "dash"}, annotation_text="in use")
+            mark_level(chart, self.in_use, "in use", ORANGE)
         low = float(self.norms[self.norms > 0].min(initial=self.recommended)) / 2
         chart.add_hrect(low, self.recommended, fillcolor=BAND, line_width=0, layer="below")
         return chart

@@ -21,6 +21,7 @@ from torch.utils.data import SequentialSampler
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader
 from torchdoctor.instruments.intervals import t_quantile
+from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.palette import BAND, BLUE, GREY, ORANGE
 from torchdoctor.instruments.progress import progress_bar
@@ -139,7 +140,7 @@ class NoiseScale(Result):
         ):
             if math.isfinite(low):
                 chart.add_scatter(x=sizes, y=sizes / (sizes + low), mode="lines", name=name, line=line)
-        chart.add_vline(self.batch, line={"color": ORANGE}, annotation_text="your batch")
+        mark_place(chart, self.batch, "your batch", ORANGE)
         if math.isfinite(self.scale) and self.scale > 0:
             chart.add_vrect(self.scale / NEAR, self.scale * NEAR, fillcolor=BAND, line_width=0, layer="below")
         return chart

@@ -21,6 +21,7 @@ from torchdoctor.instruments.causality import floor_of_beginnings
 from torchdoctor.instruments.dropout import without_dropout
 from torchdoctor.instruments.gradients import gradient_summary
 from torchdoctor.instruments.loss_reading import Floor, Reading, floor_of_loss, read_loss
+from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.memorising import FULL, RACE, RATES, Attempt, Memoriser, Recipe, own_recipe, recipe_of
 from torchdoctor.instruments.one_batch import one_batch, samples_in
 from torchdoctor.instruments.overfit_capacity import conflicts, more_steps, too_small, unexplained
@@ -99,7 +100,8 @@ class OverfitResult(Result):
             title = f"One batch is memorised in {self.steps} steps: {figure(self.losses[0])} to {figure(self.end)}"
         else:
             title = f"One batch is not memorised: {self.reason.name if self.reason else 'the loss stays up'}"
-        positive = min([self.goal, *(v for a in self.attempts for v in a.losses if math.isfinite(v)), 1.0]) > 0
+        seen = [self.goal, *self.losses, *(v for attempt in self.attempts for v in attempt.losses)]
+        positive = all(v > 0 for v in seen if math.isfinite(v))
         scale = "log" if positive else "linear"
         chart = new_figure(title, "step", "loss on the batch", yaxis_type=scale)
         for attempt in self.attempts:
@@ -109,11 +111,11 @@ class OverfitResult(Result):
         colour = BLUE if self.success else RED
         chart.add_scatter(y=self.losses, mode="lines", name="best attempt", line={"color": colour, "width": 3})
         if math.isfinite(self.goal):
-            chart.add_hline(self.goal, line={"color": GREEN, "dash": "dash"}, annotation_text="goal")
+            mark_level(chart, self.goal, "goal", GREEN)
             low = self.floor if not positive or self.floor > 0 else self.goal / 10
             chart.add_hrect(min(low, self.goal), self.goal, fillcolor=BAND, line_width=0, layer="below")
-        if self.guess is not None and (not positive or self.guess > 0):
-            chart.add_hline(self.guess, line={"color": GREY, "dash": "dot"}, annotation_text="one answer for all")
+        if self.guess is not None:
+            mark_level(chart, self.guess, "one answer for all", GREY, "dot")
         return chart
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchdoctor.errors import UsageError
+from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.palette import BLUE, GREY, RED
 from torchdoctor.instruments.probe_data import Evidence, Task, read_evidence
 from torchdoctor.instruments.probe_learners import Score, neighbours, ridge
@@ -125,11 +126,7 @@ class ProbeResult(Result):
             chart.add_histogram(
                 x=probe.shuffled, name=f"{probe.name}, shuffled", marker_color=colour, opacity=0.6, nbinsx=40
             )
-            chart.add_vline(
-                probe.statistic,
-                line={"color": RED if probe.p_value > LEVEL / 2 else colour, "width": 3},
-                annotation_text=probe.name,
-            )
+            mark_place(chart, probe.statistic, probe.name, RED if probe.p_value > LEVEL / 2 else colour)
         return chart
 
 
