@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torchdoctor.experiments.distributions import t_quantile
 from torchdoctor.rules.data.train_validation_mismatch import CAP, Distance, divergence
 
 Floats = NDArray[np.float64]
@@ -91,15 +92,11 @@ def _welch(a: Floats, b: Floats) -> Floats:
 
 def _critical(features: int, samples: int) -> float:
     """Of Student's distribution, for two tests a feature of both signs."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(samples - 1, 1 - ERROR_RATE / (4 * features)))
+    return t_quantile(1 - ERROR_RATE / (4 * features), samples - 1)
 
 
 def differ_in_kinds(train: Floats, held: Floats) -> tuple[float, bool]:
     """Total variation between two sets of labels, and whether it is more than chance (a chi-square test)."""
-    from scipy.special import chdtrc
-
     kinds = np.unique(np.concatenate([train, held]))
     a, b = (np.array([(part == kind).sum() for kind in kinds], np.float64) for part in (train, held))
     variation = float(0.5 * np.abs(a / a.sum() - b / b.sum()).sum())
@@ -111,4 +108,5 @@ def differ_in_kinds(train: Floats, held: Floats) -> tuple[float, bool]:
         return variation, False
     share = (a + b)[used] / (a.sum() + b.sum())
     statistic = sum(float((np.square(p[used] - share * p.sum()) / (share * p.sum())).sum()) for p in (a, b))
-    return variation, float(chdtrc(int(used.sum()) - 1, statistic)) < ERROR_RATE
+    half = torch.tensor([(int(used.sum()) - 1) / 2, statistic / 2], dtype=torch.float64)
+    return variation, float(torch.special.gammaincc(half[0], half[1])) < ERROR_RATE
