@@ -18,6 +18,7 @@ CHECK = Check(
     name="schedule-horizon",
     asks="the learning rate schedule is as long as the run",
     part=PROCEDURE,
+    needs_loss=False,
     order=40,
     diagnoses=("scheduler-misuse", "learning-rate-decayed-too-early"),
 )
