@@ -11,6 +11,7 @@ from torch import nn
 from checks.programs import HEALTHY, Program, loader
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.run_plan import updates_an_epoch
+from torchdoctor.checks.step_clock import Times
 from torchdoctor.checks.step_memory import measure_memory
 from torchdoctor.findings import Severity
 from torchdoctor.instruments.batches import first_batches
@@ -26,7 +27,7 @@ def test_quiet(kind: str) -> None:
     figures = outcome.figures
     assert outcome.passed and "10 epochs" in outcome.text and "activations" in outcome.text
     parts = ("seconds_wait", "seconds_forward", "seconds_backward", "seconds_update")
-    assert figures["seconds_step"] == pytest.approx(sum(figures[p] for p in parts), rel=0.01)
+    assert 0.5 * sum(figures[p] for p in parts) < figures["seconds_step"] < 10 * sum(figures[p] for p in parts)
     assert figures["seconds_run"] == pytest.approx(10 * figures["seconds_epoch"])
     assert figures["seconds_epoch"] >= len(program.train) * figures["seconds_step"]
     size = sum(p.numel() * p.element_size() for p in program.model.parameters())
@@ -93,8 +94,11 @@ def test_workers_and_accumulation() -> None:
     outcome = program.outcome(NAME, quick=True, epochs=2, accumulation=4)
     figures = outcome.figures
     assert outcome.passed is not None and figures["updates"] == 2 and figures["batches"] == 6
-    expected = figures["seconds_wait"] + figures["seconds_forward"] + figures["seconds_backward"]
-    assert figures["seconds_step"] == pytest.approx(expected + figures["seconds_update"] / 4, rel=0.01)
+
+
+def test_a_step_is_the_sum_of_its_parts() -> None:
+    times = Times(wait=[1.0, 3.0], forward=[1.0, 1.0, 100.0], backward=[2.0], update=[4.0])
+    assert times.step(1) == 2 + (1 + 1 + 10) / 3 + 2 + 4 and times.step(4) == times.step(1) - 3
 
 
 def test_updates_an_epoch() -> None:

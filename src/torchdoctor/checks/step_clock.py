@@ -15,6 +15,8 @@ from torchdoctor.checks.bench import Bench
 WARM = 3
 """Updates before the clock runs: allocators, autotuning and the optimizer's state come with the first."""
 MOST = 200
+RARE = 10.0
+"""Times the median, beyond which a step tells of an accident."""
 LEAST = 5
 """Steps below which the first of a second walk through the loader are waited for."""
 
@@ -45,11 +47,10 @@ class Times:
         return bool(self.wait)
 
     def step(self, accumulation: int) -> float:
-        """From batch to batch."""
-        return self.waited + self.computed(accumulation)
-
-    def computed(self, accumulation: int) -> float:
-        return middle(self.forward) + middle(self.backward) + middle(self.update) / max(1, accumulation)
+        """From batch to batch. A mean, since what takes long now and then (others on the machine, the collector) does
+        so in the run, too; what took far longer than usual counts as rare."""
+        parts = (self.forward, self.backward)
+        return self.waited + sum(_limited(part) for part in parts) + _limited(self.update) / max(1, accumulation)
 
 
 def time_training(bench: Bench, seconds: float) -> Times:
@@ -149,6 +150,11 @@ def _wait_for_device(bench: Bench) -> None:
         torch.cuda.synchronize(bench.subject.device)
     elif kind == "mps":
         torch.mps.synchronize()
+
+
+def _limited(values: list[float]) -> float:
+    most = RARE * middle(values)
+    return mean([min(value, most) for value in values])
 
 
 def middle(values: list[float]) -> float:

@@ -26,7 +26,8 @@ def update(bench: Bench, batches: Sequence[Any]) -> list[float]:
         loss = bench.subject.loss(batch)
         losses.append(loss.detach())
         share = loss / len(batches) if len(batches) > 1 else loss
-        (scaler.scale(share) if scaler is not None else share).backward()
+        if share.requires_grad:
+            (scaler.scale(share) if scaler is not None else share).backward()
     if not bench.optimizers:
         nudge(bench.model)
     for optimizer in bench.optimizers:
