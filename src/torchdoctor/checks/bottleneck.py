@@ -2,9 +2,96 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.check import DATA, MODEL, PROCEDURE, Outcome
+from torchdoctor.checks.performing import all_checks
+from torchdoctor.findings import Severity
+from torchdoctor.rules.throughput.input_bound import TELL_SECONDS, TELL_SHARE
+
+MEMORISE, COST = "memorise", "run-cost"
+CAPACITY = ("capacity-too-low", "missing-nonlinearity")
+WORDS = 140
+"""Of the text of an outcome that the line takes over."""
+HOLDERS = {DATA: "the data", MODEL: "the model", PROCEDURE: "the model's training"}
+"""In the order of search: what is wrong with the data looks like a fault of everything after it."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    holder: str
+    severity: Severity
+    outcome: Outcome
+    others: int
+
+    def __str__(self) -> str:
+        more = f" (and {self.others} more of its checks)" if self.others else ""
+        return f"The bottleneck is {self.holder}: {_shortened(self.outcome.text)}{more}."
 
 
 def name_bottleneck(bench: Bench) -> str | None:
     """From what the checks found; None where they say too little."""
+    suspects = [s for part in HOLDERS if (s := _suspect(bench, part)) is not None]
+    if suspects:
+        return str(min(suspects, key=lambda s: s.severity.rank))
+    return _throughput(bench) or _capacity(bench) or _nothing(bench)
+
+
+def _suspect(bench: Bench, part: str) -> Suspect | None:
+    """The worst of what failed in that part, with an error or a warning."""
+    names = [loaded.check.name for loaded in all_checks() if loaded.check.part == part]
+    failed = [
+        outcome
+        for name in names
+        if (outcome := bench.outcomes.get(name)) is not None
+        and outcome.passed is False
+        and outcome.severity.at_least(Severity.WARNING)
+    ]
+    if not failed:
+        return None
+    worst = min(failed, key=lambda outcome: outcome.severity.rank)
+    return Suspect(HOLDERS[part], worst.severity, worst, len(failed) - 1)
+
+
+def _throughput(bench: Bench) -> str | None:
+    cost = bench.outcomes.get(COST)
+    if cost is None:
+        return None
+    share, wait, step = (cost.figures.get(name) for name in ("data_share", "seconds_wait", "seconds_step"))
+    if share is not None and wait is not None and step and share >= TELL_SHARE and wait >= TELL_SECONDS:
+        return (
+            f"The bottleneck is the throughput: {share:.0%} of a step waits for data ({1e3 * wait:.3g} of "
+            f"{1e3 * step:.3g} ms), and nothing is wrong with data and model."
+        )
+    if cost.passed is False and cost.severity.at_least(Severity.WARNING):
+        return f"The bottleneck is the throughput: {_shortened(cost.text)}."
     return None
+
+
+def _capacity(bench: Bench) -> str | None:
+    learned = bench.outcomes.get(MEMORISE)
+    if learned is None or learned.passed is not False or learned.diagnosis not in CAPACITY:
+        return None
+    return f"The bottleneck is the model: {_shortened(learned.text)}."
+
+
+def _nothing(bench: Bench) -> str | None:
+    """Said only where the three were looked at, or two of them."""
+    said = []
+    data = [c.check.name for c in all_checks() if c.check.part == DATA and c.check.name in bench.outcomes]
+    if any(bench.outcomes[name].passed for name in data):
+        said.append("the data checks pass")
+    learned, cost = bench.outcomes.get(MEMORISE), bench.outcomes.get(COST)
+    if learned is not None and learned.passed:
+        steps = learned.figures.get("steps")
+        said.append(f"one batch is learned by heart{f' in {steps} updates' if steps else ''}")
+    share = cost.figures.get("data_share") if cost is not None else None
+    if share is not None:
+        said.append(f"{share:.0%} of a step waits for data")
+    return f"No bottleneck stands out: {', '.join(said)}." if len(said) >= 2 else None
+
+
+def _shortened(text: str) -> str:
+    text = text.rstrip(".")
+    return text if len(text) <= WORDS else f"{text[:WORDS].rsplit(' ', 1)[0]} ..."
