@@ -228,3 +228,15 @@ def test_a_margin_is_meant() -> None:
     train = loader(torch.randn(160, 12), torch.randint(0, 10, (160,)))
     outcome = Program(Cosines(), train, more={"step_fn": _margin}).outcome(NAME)
     assert outcome.passed and "margin" in outcome.text
+
+
+@pytest.mark.parametrize("weight", [0.02, 50.0])
+def test_weights_on_rare_labels(weight: float) -> None:
+    """With them the frequencies of the labels are a bad guess."""
+    torch.manual_seed(0)
+    x = torch.randn(320, 10)
+    y = (x[:, :1] > 1.7).float()
+    loss = nn.BCEWithLogitsLoss(pos_weight=torch.tensor([weight]))
+    assert Program(nn.Linear(10, 1), loader(x, y, batch=64), loss).outcome(NAME).passed
+    classes = nn.CrossEntropyLoss(torch.tensor([1.0, weight]))
+    assert Program(nn.Linear(10, 2), loader(x, y[:, 0].long(), batch=64), classes).outcome(NAME).passed

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from checks.programs import HEALTHY, Decoder, Program, loader
+from torchdoctor.findings import Severity
 
 NAME = "sample-leakage"
 
@@ -81,7 +82,6 @@ KINDS = ["mlp", "cnn", "rnn", "multilabel", "autoencoder", "decoder"]
         ("softmax", "misplaced-activation"),
         ("mean", "representation-collapse"),
         ("reshape", None),
-        ("centre", None),
     ],
 )
 def test_mixing_outputs(kind: str, change: str, diagnosis: str | None) -> None:
@@ -90,6 +90,14 @@ def test_mixing_outputs(kind: str, change: str, diagnosis: str | None) -> None:
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == diagnosis
     assert "of the other 15 samples" in outcome.text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_of_the_batch_are_a_note(kind: str) -> None:
+    program = HEALTHY[kind]()
+    program.model = Then(program.model, "centre")
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO and "mean over the batch" in outcome.text
 
 
 def test_the_first_module_is_named() -> None:

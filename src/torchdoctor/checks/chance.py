@@ -51,6 +51,11 @@ class Measured:
         return max(self.blind, self.prior)
 
     @property
+    def best(self) -> float:
+        """The better of the two: with weights on classes their frequencies may be no good guess."""
+        return min(self.blind, self.prior)
+
+    @property
     def ratio(self) -> float:
         """Times chance from which on a first loss is far above it."""
         return scale.REGRESSION if self.function in (*SQUARED, *ABSOLUTE) else scale.CLASSIFICATION
@@ -152,6 +157,9 @@ def _constant(call: LossCall, source: Tensor, target: Tensor) -> Tensor:
     else:
         middle = wanted.mean(0, keepdim=True) if call.function not in ABSOLUTE else wanted.median(0, True).values
     if call.function in BINARY:
+        heavy = call.options.get("pos_weight")
+        if isinstance(heavy, Tensor):
+            middle = heavy.to(middle) * middle / (1 + (heavy.to(middle) - 1) * middle)
         middle = middle.clamp(LEAST_RATE, 1 - LEAST_RATE)
         middle = middle.logit() if call.function == "binary_cross_entropy_with_logits" else middle
     return middle.expand_as(source)
@@ -163,7 +171,10 @@ def _class_rates(call: LossCall, source: Tensor, target: Tensor) -> Tensor:
         return target.float().movedim(dim, 0).reshape(source.shape[dim], -1).mean(1)
     flat = target.reshape(-1).long()
     flat = flat[(flat >= 0) & (flat < source.shape[dim]) & (flat != call.options.get("ignore_index", -100))]
-    return torch.bincount(flat, minlength=source.shape[dim]).float() / max(1, len(flat))
+    counts = torch.bincount(flat, minlength=source.shape[dim]).float()
+    weight = call.options.get("weight")
+    counts = counts * weight.to(counts) if isinstance(weight, Tensor) else counts
+    return counts / counts.sum().clamp_min(1e-12)
 
 
 def _value(call: LossCall, given: Tensor) -> float | None:

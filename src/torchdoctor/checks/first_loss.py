@@ -61,9 +61,9 @@ def perform(bench: Bench) -> Outcome:
             text = f"{figure(high.loss)}, and {figure(high.shuffled)} against other samples' labels: the loss itself is"
             return passed(f"{text} harder on the right answer, as with a margin ({high.words})", loss=high.loss)
         return _above(bench, high, fresh)
-    low = min(measured, key=lambda m: m.loss / max(m.prior, 1e-12))
+    low = min(measured, key=lambda m: m.loss / max(m.best, 1e-12))
     limit = NOTHING_LEFT if low.function in (*SQUARED, *ABSOLUTE) else BELOW
-    is_below = low.loss < limit * low.prior
+    is_below = low.loss < limit * low.best
     if is_below and fresh:
         return _below(low)
     told = low if is_below else measured[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from torchdoctor.attach.registry import clean
@@ -22,7 +22,7 @@ from torchdoctor.checks.influence import (
     sample_dims,
 )
 from torchdoctor.checks.loss_wiring import Normalised, wiring_of
-from torchdoctor.findings import Fix, Place
+from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.rules.architecture.representation_collapse import SAME
 from torchdoctor.rules.places import known
 
@@ -36,6 +36,9 @@ CHECK = Check(
 
 LEAKED = 1e-4
 """Change of another sample's output over that of the changed one's own: far above rounding, far below any mixing."""
+STATISTIC = 4.0
+"""Over the number of samples: how much of one sample's change others may show where only a mean or a standard deviation
+of the batch is shared, each sample being one of so many in it."""
 ROUNDING = 32
 """Units in the last place of the largest output that a kernel may add otherwise."""
 
@@ -111,7 +114,7 @@ def _leak_along(bench: Bench, batch: Any, inputs: list[Tensor], count: int, numb
 
 
 def _exchange(inputs: list[Tensor], dim_of: Any, sample: int) -> Change:
-    """One sample's inputs replaced by another's, in all that the model is given; numbers get noise as well."""
+    """One sample's inputs replaced by another's, in all that the model is given; by noise where all are alike."""
 
     def change(number: int, given: Tensor) -> Tensor:
         dim = dim_of(given)
@@ -120,7 +123,7 @@ def _exchange(inputs: list[Tensor], dim_of: Any, sample: int) -> Change:
         other = farthest(by_sample(given, dim), sample)
         changed = given.clone()
         changed.select(dim, sample).copy_(given.select(dim, other))
-        if given.is_floating_point():
+        if given.is_floating_point() and torch.equal(changed, given):
             noise = torch.randn(given.select(dim, sample).shape, generator=torch.Generator().manual_seed(sample))
             scale = given.float().std() if given.numel() > 1 else 1.0
             changed.select(dim, sample).add_((noise.to(given.device) * scale).to(given.dtype))
@@ -160,20 +163,39 @@ def _links_samples(inputs: list[Tensor], count: int) -> bool:
 
 def _failure(bench: Bench, leak: Leak) -> Outcome:
     softmax = next((s for s in wiring_of(bench).softmaxes if _is_over_samples(s, leak.count)), None)
-    at = f" at {clean(leak.module)} ({leak.kind}) or just before it" if leak.module else ""
+    misfit = _built_for_time_first(bench, leak)
+    at = f"; they first mix at {clean(leak.module)} ({leak.kind}) or just before it" if leak.module else ""
     text = f"changing sample {leak.sample} changes the outputs of {leak.others} of the other {leak.count - 1} samples"
     places = [Place(module=clean(leak.module))] if leak.module else []
-    diagnosis, fix = "representation-collapse" if leak.alike else None, _fix(bench, leak)
+    diagnosis, severity, fix = None, Severity.ERROR, _MIXED
     if softmax is not None:
         at, diagnosis = f": a softmax runs over the samples, dimension 0 of {softmax.shape}", "misplaced-activation"
         fix = Fix("Take it over the classes or the positions.", "torch.softmax(x, dim=-1)")
         places = [softmax.place, *places]
-    if leak.alike:
-        text += " and all of them have the same output"
+    elif misfit is not None:
+        fix = Fix(
+            f"{misfit} was built for (time, batch, features) and gets (batch, time, features): it attends or recurs "
+            "over the samples.",
+            f"nn.{misfit}(..., batch_first=True)",
+        )
+    elif leak.alike:
+        text, diagnosis = f"{text} and all of them have the same output", "representation-collapse"
+        fix = Fix("Pool over positions, not over the batch.", "x = x.mean(dim=1)  # dim 0 is the batch")
+    elif leak.others == leak.count - 1 and leak.share <= STATISTIC / leak.count:
+        text, severity = (
+            f"{text} a little (up to {leak.share:.1%} of its own), as a mean over the batch does",
+            Severity.INFO,
+        )
+        fix = Fix(
+            "If that is meant, know that a sample alone, or in another batch, gets another output; nn.BatchNorm1d keeps "
+            "statistics for that.",
+            "self.norm = nn.BatchNorm1d(features)  # instead of x - x.mean(0)",
+        )
     return failed(
-        text + (at if softmax is not None else f"; they first mix{at}" if at else ""),
+        text + at,
         diagnosis,
         fix,
+        severity=severity,
         evidence=("measured in eval mode, in which batch norm keeps samples apart",),
         where=known(*places),
         others=leak.others,
@@ -185,24 +207,15 @@ def _is_over_samples(softmax: Normalised, count: int) -> bool:
     return softmax.dim == 0 and len(softmax.shape) > 1 and softmax.shape[0] == count
 
 
-def _fix(bench: Bench, leak: Leak) -> Fix:
+_MIXED = Fix(
+    "Keep dimension 0 for the samples: look for view or reshape after a transpose, and for mean, softmax or cat over "
+    "dimension 0.",
+    "x = x.permute(1, 0, 2).flatten(1)  # permute first, never view(batch, -1) on (time, batch, features)",
+)
+
+
+def _built_for_time_first(bench: Bench, leak: Leak) -> str | None:
+    """The kind of the module in which samples mix, or of a part of it, where it takes time before samples."""
     module = bench.model.get_submodule(leak.module) if leak.module else None
-    owner = next((m for m in (module, *_children(module)) if getattr(m, "batch_first", None) is False), None)
-    if owner is not None:
-        kind = type(owner).__name__
-        return Fix(
-            f"{kind} was built for (time, batch, features) and gets (batch, time, features): it attends or recurs over "
-            "the samples.",
-            f"nn.{kind}(..., batch_first=True)",
-        )
-    if leak.alike:
-        return Fix("Pool over positions, not over the batch.", "x = x.mean(dim=1)  # dim 0 is the batch")
-    return Fix(
-        "Keep dimension 0 for the samples: look for view or reshape after a transpose, and for mean, softmax or cat "
-        "over dimension 0.",
-        "x = x.permute(1, 0, 2).flatten(1)  # permute first, never view(batch, -1) on (time, batch, features)",
-    )
-
-
-def _children(module: nn.Module | None) -> list[nn.Module]:
-    return list(module.modules()) if module is not None else []
+    parts = list(module.modules()) if module is not None else []
+    return next((type(m).__name__ for m in parts if getattr(m, "batch_first", None) is False), None)

@@ -81,7 +81,7 @@ def by_position(tensor: Tensor, sequence: Sequence) -> Tensor | None:
 
 
 def exchange_step(sequence: Sequence, position: int) -> Change:
-    """One step of the input as it is in other samples; numbers get noise as well."""
+    """One step of the input as it is in other samples; by noise where it is alike in all."""
 
     def change(number: int, given: Tensor) -> Tensor:
         if number != sequence.number:
@@ -91,7 +91,7 @@ def exchange_step(sequence: Sequence, position: int) -> Change:
         other = here.roll(1, 0)
         if bool((other == here).all()):
             other = given.select(sequence.time, 0)
-        if given.is_floating_point():
+        if given.is_floating_point() and bool((other == here).all()):
             generator = torch.Generator().manual_seed(position)
             noise = torch.randn(here.shape, generator=generator).to(given.device) * given.float().std()
             other = other + noise.to(given.dtype)

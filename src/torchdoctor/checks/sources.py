@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import IterableDataset, default_collate
 
-from torchdoctor.attach.guard import contained
 from torchdoctor.checks.orders import indices_of
 from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.subject import TARGET_KEYS
@@ -144,7 +143,10 @@ class Source:
         """What is stored for each sample, in the order of `indices`."""
         base, places = self.base
         size = length(base)
-        held = (_columns_of(base) or {}) if len(places) else {}
+        try:
+            held = _columns_of(base) if len(places) else {}
+        except Exception:
+            held = {}
         return [Column(name, value, places) for name, value in held.items() if length(value) == size]
 
     @cached_property
@@ -275,7 +277,6 @@ def as_number(value: Any) -> float | None:
     return float(value) if isinstance(value, bool | int | float | np.number | np.bool_) else None
 
 
-@contained("sources: columns")
 def _columns_of(base: Any) -> dict[str, Any]:
     """Of Hugging Face's datasets only the labels: a column of theirs is read from disk as a whole."""
     names = getattr(base, "column_names", None)
