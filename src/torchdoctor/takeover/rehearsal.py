@@ -1,7 +1,7 @@
-"""A script's own first steps, recorded; then its loop is taken over, and its parts are laid out for the checks.
+"""A script's own first steps, recorded; then its loop is taken over, and its parts are laid out.
 
 Loaders give a few batches of every walk, so that the script comes to its validation, its schedule and its second epoch
-within seconds. What was learned on the way is put back before anything is checked.
+within seconds. What was learned on the way is put back before anything is done with them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torchdoctor.facts import TRAIN, VALIDATION, OrderFact
 TRAIN_BATCHES, OTHER_BATCHES = 12, 6
 """Of a walk through a loader."""
 KEPT = 16
-"""Batches of each loader that the checks get."""
+"""Batches of each loader that are kept."""
 WALKS = 3
 """Through the training data, after which a validation is no longer waited for."""
 UPDATES = 60
@@ -38,7 +38,7 @@ class Rehearsal:
         self._seconds = QUICK_SECONDS if quick else SECONDS
         self._cuts = cuts
         self._early = early
-        self._checking = threading.Thread(target=ready, args=(self,), name="torchdoctor-checks", daemon=True)
+        self._work = threading.Thread(target=ready, args=(self,), name="torchdoctor-takeover", daemon=True)
         self._begun: float | None = None
         self._loader_of: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -161,7 +161,7 @@ class Rehearsal:
     # -- and then ----------------------------------------------------------------------------
 
     def _take_over(self) -> None:
-        from torchdoctor.checks.driving import Driver
+        from torchdoctor.takeover.driving import Driver
 
         train = [loader for loader in self.loaders.values() if self._phase(loader) == TRAIN]
         optimizers = list(self.session.registry.live_optimizers())
@@ -185,13 +185,13 @@ class Rehearsal:
             kept.put_back()
         if self.driver is not None:
             self.driver.take_over(optimizer for _, optimizer in self.session.registry.live_optimizers())
-        self._checking.start()
+        self._work.start()
         if self.driver is None:
             self.wait()
 
     def wait(self) -> None:
-        """For the last check: that ends the process."""
-        self._checking.join()
+        """For the work to be done: that ends the process."""
+        self._work.join()
 
     def roots(self) -> list[Any]:
         """The models whose parameters are trained."""

@@ -1,7 +1,7 @@
 """The loop of a user's script as a function from a batch to its loss.
 
 The script waits in its own thread where it asks a loader for a batch, and again at the backward of what it made of it.
-In between the thread that checks has the loss with its graph, and does with it what it likes. What the script does
+In between another thread has the loss with its graph, and does with it what it likes. What the script does
 beside that (its updates, schedules, modes and clearing of gradients) is left out while it is driven.
 """
 
@@ -123,7 +123,7 @@ class Driver:
         """The script is over; whoever waits for it is told."""
         self._answers.put(_Ended(why))
 
-    # -- in the thread that checks --------------------------------------------------------
+    # -- in the thread of the work --------------------------------------------------------
 
     def loss(self, batch: Any) -> Tensor:
         """Of that batch, by the script's own loop. What it had fetched ahead goes first."""

@@ -13,8 +13,8 @@ from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import read_target
-from torchdoctor.checks.child import _lay_out
-from torchdoctor.checks.rehearsal import Rehearsal
+from torchdoctor.takeover.parts import lay_out
+from torchdoctor.takeover.rehearsal import Rehearsal
 
 
 def drive(rehearsal: Rehearsal) -> None:
@@ -22,23 +22,23 @@ def drive(rehearsal: Rehearsal) -> None:
 
     told: dict[str, Any] = {"why_not": rehearsal.why_not}
     try:
-        bench = _lay_out(rehearsal, quick=True)
-        told |= {"epochs": bench.epochs, "train": len(bench.train), "validation": len(bench.validation)}
-        told |= {"accumulation": bench.accumulation, "schedule": bench.step_of_schedule}
-        first, second = bench.train[:2]
-        bench.model.eval()
-        told["losses"] = [bench.subject.loss(b).item() for b in (first, second, first, second)]
-        optimizer = bench.optimizers[0]
+        parts = lay_out(rehearsal)
+        told |= {"epochs": parts.epochs, "train": len(parts.train), "validation": len(parts.validation)}
+        told |= {"accumulation": parts.accumulation, "schedule": parts.step_of_schedule}
+        first, second = parts.train[:2]
+        parts.subject.model.eval()
+        told["losses"] = [parts.subject.loss(b).item() for b in (first, second, first, second)]
+        optimizer = parts.optimizers[0]
         rates = [g["lr"] for g in optimizer.param_groups]
         fitted = []
         for _ in range(30):
-            loss = bench.subject.loss(first)
+            loss = parts.subject.loss(first)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step(*([lambda loss=loss: loss] if isinstance(optimizer, torch.optim.LBFGS) else []))
             fitted.append(loss.item())
         told |= {"fitted": [fitted[0], fitted[-1]], "rates": rates == [g["lr"] for g in optimizer.param_groups]}
-        shape = bench.subject.outputs(first)
+        shape = parts.subject.outputs(first)
         told["outputs"] = list(shape.shape) if isinstance(shape, torch.Tensor) else type(shape).__name__
     except BaseException as error:
         told["error"] = f"{type(error).__name__}: {error}"
