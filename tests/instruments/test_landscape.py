@@ -52,6 +52,11 @@ def test_the_way_between_two_checkpoints_is_a_parabola() -> None:
     assert found.barrier == 0 and "No barrier" in str(found)
 
 
+def test_a_slope_that_is_first_flat_is_no_barrier() -> None:
+    found = mapped(Point(0.0), lambda w: 2 - w.pow(4).sum(), between=(state(0.0), state(1.0)), span=0)
+    assert found.barrier > 0.3 and "No barrier" in str(found) and "falls all the way" in str(found)
+
+
 def test_a_double_well_has_a_barrier() -> None:
     found = mapped(Point(0.0), lambda w: (w**2 - 1).square().sum() + 0.1, between=(state(-1.0), state(1.0)), span=0)
     assert found.barrier == pytest.approx(1.0, rel=1e-5)

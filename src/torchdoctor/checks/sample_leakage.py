@@ -187,8 +187,8 @@ def _failure(bench: Bench, leak: Leak) -> Outcome:
             Severity.INFO,
         )
         fix = Fix(
-            "If that is meant, know that a sample alone, or in another batch, gets another output; nn.BatchNorm1d keeps "
-            "statistics for that.",
+            "If that is meant, know that a sample alone, or in another batch, gets another output; nn.BatchNorm1d "
+            "keeps statistics for that.",
             "self.norm = nn.BatchNorm1d(features)  # instead of x - x.mean(0)",
         )
     return failed(

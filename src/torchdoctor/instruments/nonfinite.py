@@ -107,6 +107,9 @@ class NonfiniteReport(Result):
             name = "NaN" if part == "nan" else "Inf"
             chart.add_bar(y=names, x=shares, orientation="h", name=name, marker_color=colour)
         chart.update_yaxes(autorange="reversed")
+        if not count:
+            chart.update_xaxes(visible=False).update_yaxes(visible=False)
+            chart.add_annotation(text=str(self).splitlines()[0], showarrow=False, font_size=18)
         return chart
 
 

@@ -120,7 +120,7 @@ class ProbeResult(Result):
 
     def plot(self) -> Figure:
         said = "stands out from" if self.related else "is no better than"
-        title = f"What the inputs tell {said} shuffled labels (p = {_p(self.p_value, self.permutations)})"
+        title = f"What the inputs tell {said} shuffled labels, p = {_p(self.p_value, self.permutations)}"
         chart = new_figure(title, "score (share explained, agreement)", "shuffles", barmode="overlay")
         for probe, colour in zip(self.probes, (BLUE, GREY), strict=True):
             chart.add_histogram(

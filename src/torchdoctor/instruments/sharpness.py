@@ -20,6 +20,7 @@ from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.hessian import Curvature, measure_curvature
 from torchdoctor.instruments.intervals import mean_interval
+from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.palette import BLUE, GREY
 from torchdoctor.instruments.progress import Advance, progress_bar
 from torchdoctor.instruments.result import Result, new_figure, plain
@@ -161,7 +162,7 @@ class Sharpness(Result):
             drawing.update_xaxes(type="log")
             drawing.update_yaxes(type="log")
         if self.loss > 0:
-            drawing.add_hline(self.loss, line={"dash": "dot", "color": GREY}, annotation_text="the loss doubles")
+            mark_level(drawing, self.loss, "the loss doubles", GREY, "dot")
         return drawing
 
 

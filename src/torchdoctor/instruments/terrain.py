@@ -81,9 +81,17 @@ class Landscape(Result):
         worse = max(abs(self.loss), abs(end))
         if not math.isfinite(barrier):
             return "A wall lies between the two: the loss is not finite on the way"
+        if barrier > BARRIER * worse and self._falls_all_the_way(BARRIER * worse):
+            return "No barrier between the two: the loss falls all the way from the worse to the better"
         if barrier > BARRIER * worse:
             return f"A barrier of {figure(barrier)} lies between the two: different basins"
         return "No barrier between the two: they lie in one basin or on one slope"
+
+    def _falls_all_the_way(self, tolerance: float) -> bool:
+        x = np.asarray(self.x)
+        way = self.line[(x >= 0) & (x <= 1)]
+        way = way if way[0] >= way[-1] else way[::-1]
+        return bool((way - np.minimum.accumulate(way)).max() <= tolerance)
 
     def _verdict(self) -> str:
         x, y, low = self.lowest
