@@ -7,9 +7,10 @@ site runs, the others are quiet (our own tensor operations must not be measured)
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from time import perf_counter
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ log = logging.getLogger("torchdoctor")
 C = TypeVar("C", bound=Callable[..., Any])
 
 FAILURES_ALLOWED = 3
+NOBODY = -1
+"""The number of no thread."""
 
 
 class Site:
@@ -125,6 +128,16 @@ def contained(name: str) -> Callable[[C], C]:
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """What happens inside is an experiment of ours, not the user's training: no site runs. Also as a decorator."""
+    trains, STATE.thread = STATE.thread, NOBODY
+    try:
+        yield
+    finally:
+        STATE.thread = trains
 
 
 def is_guarded(function: Callable[..., Any]) -> bool:

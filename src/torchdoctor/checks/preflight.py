@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.bottleneck import name_bottleneck
 from torchdoctor.checks.check import Check
@@ -21,6 +22,7 @@ BATCHES, QUICK_BATCHES = 16, 4
 """Of each split that are looked at."""
 
 
+@unseen()
 def check(
     model: nn.Module,
     train_loader: Iterable[Any],

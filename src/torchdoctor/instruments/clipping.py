@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.optim import Optimizer
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, endless
 from torchdoctor.instruments.marks import mark_level
@@ -155,6 +156,7 @@ class ClippingAdvice(Result):
         return chart
 
 
+@unseen()
 def suggest_clipping(
     model: nn.Module,
     optimizer: Optimizer,

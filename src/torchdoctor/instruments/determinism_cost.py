@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.determinism import CUBLAS, WORKSPACES, Determinism, Switches
 from torchdoctor.instruments.intervals import median_interval
@@ -82,6 +83,7 @@ class DeterminismCost(Result):
         return drawing
 
 
+@unseen()
 def determinism_cost(
     step: Callable[[], Any],
     *,

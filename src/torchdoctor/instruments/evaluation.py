@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.attributes import Slices
 from torchdoctor.instruments.calibration import Calibration
@@ -76,6 +77,7 @@ class Evaluation(Result):
         return draw(self, kind)
 
 
+@unseen()
 def evaluate(
     model: nn.Module,
     loader: Iterable[Any],

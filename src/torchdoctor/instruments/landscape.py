@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.checkpoints import Source, read_weights
@@ -32,6 +33,7 @@ BEYOND = 0.25
 """How far a line between two checkpoints goes on behind each of them."""
 
 
+@unseen()
 def landscape(
     model: nn.Module,
     loader: Iterable[Any],

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, first_batches
 from torchdoctor.instruments.lr_curve import Descent, Sweep, combine, default_smoothing, suggest, trace
@@ -93,6 +94,7 @@ class Plan:
         return max(LEAST_STEPS, round(SCOUT * self.steps))
 
 
+@unseen()
 def find_lr(
     model: nn.Module,
     optimizer: Any,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader
 from torchdoctor.instruments.intervals import t_quantile
@@ -146,6 +147,7 @@ class NoiseScale(Result):
         return chart
 
 
+@unseen()
 def gradient_noise_scale(
     model: nn.Module,
     loader: Iterable[Any],

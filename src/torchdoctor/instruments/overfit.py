@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.causality import floor_of_beginnings
 from torchdoctor.instruments.dropout import without_dropout
@@ -119,6 +120,7 @@ class OverfitResult(Result):
         return chart
 
 
+@unseen()
 def overfit_batch(
     model: nn.Module,
     batch_or_loader: Any,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.palette import BLUE, GREY, RED
@@ -130,6 +131,7 @@ class ProbeResult(Result):
         return chart
 
 
+@unseen()
 def linear_probe(
     data: Any,
     labels: Any = None,

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.critical_point import NOISE, CriticalPoint, judge
@@ -166,6 +167,7 @@ class Sharpness(Result):
         return drawing
 
 
+@unseen()
 def sharpness(
     model: nn.Module,
     loader: Iterable[Any],

@@ -56,7 +56,7 @@ class SecondRun(ABC):
 
     def _put_in_place(self, mode: TorchDispatchMode, serves: bool = True) -> None:
         """`serves`: loaders give the kept batches."""
-        guard.STATE.thread = -1  # no site of ours runs here
+        guard.STATE.thread = guard.NOBODY  # no site of ours runs here
         atexit.register(os._exit, 0)
         torch.compiler.set_stance("force_eager")
         torch.autograd.backward = self._run_backward

@@ -180,7 +180,7 @@ class Rehearsal:
 
         self.run = self.session.record.run()
         self.frames = _frames()
-        guard.STATE.thread = -1  # no site of the session runs from here on
+        guard.STATE.thread = guard.NOBODY  # no site of the session runs from here on
         for kept in self._kept:
             kept.put_back()
         if self.driver is not None:
