@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 HEADROOM = 1.5
 """Of the fall, above the start: what the picture shows of an explosion."""
+FLAT = 0.5
+"""Of the loss: the least that counts as a fall in the picture, so that noise does not look like one."""
 WIDTH = 100
 """Of the text, in characters."""
 
@@ -130,7 +132,8 @@ class LearningRates(Result):
 
     def plot(self) -> Figure:
         start, lowest = self._levels()
-        fall = max(start - lowest, 0.02 * abs(start))
+        fall = max(start - lowest, FLAT * abs(start))
+        ends = [lowest - 0.3 * fall, start + HEADROOM * fall]
         axis = {"type": "log" if self.mode == "exponential" else "linear", "exponentformat": "power"}
         chart = new_figure(self._title(), "learning rate", "loss", xaxis=axis)
         self._draw_losses(chart)
@@ -142,13 +145,12 @@ class LearningRates(Result):
             ("recommended", self.recommended, GREEN, "solid"),
         ):
             if rate is not None:
-                ends = [lowest - 0.3 * fall, start + HEADROOM * fall]
                 line = {"color": colour, "dash": dash, "width": 3 if name == "recommended" else 2}
                 chart.add_scatter(x=[rate, rate], y=ends, mode="lines", name=f"{name} {rate:.2g}", line=line)
         known = [rate for rate in (self.steepest, self.valley, self.tenth) if rate is not None]
         if known:
             chart.add_vrect(min(known), max(known), fillcolor=BAND, line_width=0, layer="below")
-        chart.update_yaxes(range=[lowest - 0.3 * fall, start + HEADROOM * fall])
+        chart.update_yaxes(range=ends)
         return chart
 
     def _draw_losses(self, chart: Figure) -> None:

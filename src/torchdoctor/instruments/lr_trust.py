@@ -61,7 +61,8 @@ def _flat(traces: Sequence[Trace]) -> Doubt | None:
     return Doubt(
         "flat",
         f"the loss never fell: {ending}. Check that the optimizer holds the model's parameters, that gradients reach "
-        "them, and that inputs and targets belong together; then try a larger `steps`, or a wider `low` to `high`",
+        "them, that inputs and targets belong together, and that the model is not trained already; then try a larger "
+        "`steps`, or a wider `low` to `high`",
     )
 
 

@@ -21,13 +21,13 @@ def mark_level(chart: Figure, value: float, text: str, colour: str, dash: str = 
     )
 
 
-def mark_place(chart: Figure, value: float, text: str, colour: str, dash: str = "solid") -> None:
-    """Vertical."""
+def mark_place(chart: Figure, value: float, text: str, colour: str, dash: str = "solid", height: float = 1.0) -> None:
+    """Vertical; its name stands at this share of the height."""
     log = chart.layout.xaxis.type == "log"
     if not math.isfinite(value) or (log and value <= 0):
         return
     chart.add_vline(value, line={"color": colour, "dash": dash})
     place = math.log10(value) if log else value
     chart.add_annotation(
-        text=text, x=place, y=1, yref="y domain", xanchor="left", yanchor="top", showarrow=False, font_color=colour
+        text=text, x=place, y=height, yref="y domain", xanchor="left", yanchor="top", showarrow=False, font_color=colour
     )

@@ -96,10 +96,11 @@ class NonfiniteReport(Result):
 
     def plot(self) -> Figure:
         count = len(self.found)
-        title = f"{count} tensors hold NaN or Inf" if count else "No tensor holds NaN or Inf"
+        holding = "1 tensor holds" if count == 1 else f"{count} tensors hold" if count else "No tensor holds"
+        title = f"{holding} NaN or Inf"
         if self.first is not None:
             title += f", the first is {self.first.name} ({self.first.kind})"
-        chart = new_figure(title, "share of elements", "tensor", barmode="stack", xaxis_tickformat=".0%")
+        chart = new_figure(title, "share of elements", "tensor", barmode="stack", xaxis_tickformat="~%")
         names = [f"{f.name} ({f.kind})" for f in self.found]
         sizes = [max(1, math.prod(f.shape)) for f in self.found]
         for part, colour in (("nan", RED), ("inf", ORANGE)):

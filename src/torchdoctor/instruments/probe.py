@@ -123,11 +123,12 @@ class ProbeResult(Result):
         said = "stands out from" if self.related else "is no better than"
         title = f"What the inputs tell {said} shuffled labels, p = {_p(self.p_value, self.permutations)}"
         chart = new_figure(title, "score (share explained, agreement)", "shuffles", barmode="overlay")
-        for probe, colour in zip(self.probes, (BLUE, GREY), strict=True):
+        for probe, colour, height in zip(self.probes, (BLUE, GREY), (1.0, 0.9), strict=True):
             chart.add_histogram(
                 x=probe.shuffled, name=f"{probe.name}, shuffled", marker_color=colour, opacity=0.6, nbinsx=40
             )
-            mark_place(chart, probe.statistic, probe.name, RED if probe.p_value > LEVEL / 2 else colour)
+            shown = RED if probe.p_value > LEVEL / 2 else colour
+            mark_place(chart, probe.statistic, probe.name, shown, height=height)
         return chart
 
 
