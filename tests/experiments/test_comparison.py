@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from torchdoctor.distributions.student import noncentral_t_cdf, t_cdf, t_quantile
 from torchdoctor.errors import UsageError
 from torchdoctor.experiments import comparison
 from torchdoctor.experiments.comparison import compare_pairs, summarise
-from torchdoctor.experiments.distributions import noncentral_t_cdf, t_cdf, t_quantile
 
 SLEEP_1 = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
 SLEEP_2 = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchdoctor.experiments.distributions import t_quantile
+from torchdoctor.distributions.student import t_quantile
 from torchdoctor.rules.data.train_validation_mismatch import CAP, Distance, divergence
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from torchdoctor.distributions.student import noncentral_t_cdf, solve, t_cdf, t_quantile
 from torchdoctor.errors import UsageError
-from torchdoctor.experiments.distributions import noncentral_t_cdf, solve, t_cdf, t_quantile
 
 LEVEL = 0.95
 POWER = 0.8

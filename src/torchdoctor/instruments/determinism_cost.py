@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from torchdoctor.attach.guard import unseen
+from torchdoctor.distributions.intervals import median_interval
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.determinism import CUBLAS, WORKSPACES, Determinism, Switches
-from torchdoctor.instruments.intervals import median_interval
 from torchdoctor.instruments.palette import BLUE, ORANGE
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result, new_figure, plain

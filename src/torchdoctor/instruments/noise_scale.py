@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
 
 from torchdoctor.attach.guard import unseen
+from torchdoctor.distributions.student import t_quantile
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader
-from torchdoctor.instruments.intervals import t_quantile
 from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.palette import BAND, BLUE, GREY, ORANGE
@@ -316,7 +316,7 @@ def ratio_interval(
     cannot be told from zero (Fieller, "Some problems in interval estimation", 1954)."""
     count = len(above)
     top, bottom = float(above.mean()), float(below.mean())
-    t = t_quantile(count - 1, 0.5 + confidence / 2)
+    t = t_quantile(0.5 + confidence / 2, count - 1)
     cov = np.cov(above, below) / count * t * t
     a, b, c = bottom**2 - cov[1, 1], top * bottom - cov[0, 1], top**2 - cov[0, 0]
     ratio = max(0.0, top / bottom) if bottom > 0 else math.inf

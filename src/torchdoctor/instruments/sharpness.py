@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from torchdoctor.attach.guard import unseen
+from torchdoctor.distributions.intervals import mean_interval
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.hessian import Curvature, measure_curvature
-from torchdoctor.instruments.intervals import mean_interval
 from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.palette import BLUE, GREY
 from torchdoctor.instruments.progress import Advance, progress_bar

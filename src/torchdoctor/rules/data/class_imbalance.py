@@ -40,10 +40,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.binomial import at_most
 from torchdoctor.facts import TRAIN, PredictionsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, outcomes
-from torchdoctor.rules.binomial import at_most
 from torchdoctor.rules.outcomes import Counts, Outcome
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run

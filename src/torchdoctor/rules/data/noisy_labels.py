@@ -50,10 +50,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.binomial import at_least
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, ModesFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, outcomes
-from torchdoctor.rules.binomial import at_least
 from torchdoctor.rules.evaluation.weak_slice import weak_slices
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run

@@ -45,10 +45,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from torchdoctor.distributions.binomial import at_least
 from torchdoctor.facts import VALIDATION, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import curves, outcomes
-from torchdoctor.rules.binomial import at_least
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.outcomes import Outcome

@@ -4,7 +4,7 @@ from math import comb
 
 import pytest
 
-from torchdoctor.rules.binomial import at_least, at_most
+from torchdoctor.distributions.binomial import at_least, at_most
 
 
 @pytest.mark.parametrize(

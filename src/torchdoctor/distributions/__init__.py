@@ -1,0 +1,1 @@
+"""What chance gives: tails of distributions and intervals from them, with numpy alone."""
