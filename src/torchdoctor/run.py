@@ -143,6 +143,11 @@ class Run:
     """False while it still trains"""
     _cache: dict[tuple[str, str], Trace] = field(default_factory=dict, repr=False, compare=False)
 
+    @classmethod
+    def holding(cls, *facts: Fact) -> Run:
+        """A run of nothing but these: what an experiment found, for a rule to look at."""
+        return cls({}, frozenset(), lambda _name, _key: Trace.empty(), [Seen(0, fact) for fact in facts])
+
     def has(self, signal: Signal) -> bool:
         return any(name == signal.name for name, _ in self.available)
 

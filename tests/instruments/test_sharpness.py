@@ -32,6 +32,17 @@ class Quadratic(nn.Module):
         return x.mean() * (self.offset + (self.curvatures * self.weight.square()).sum() / 2)
 
 
+class Product(nn.Module):
+    """Two factors that are zero, between which the gradient cannot choose, and one weight beside them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors, self.other = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.tensor(10.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1] * self.factors.prod() + 0 * self.other
+
+
 def measured(model: nn.Module, **options):  # type: ignore[no-untyped-def]
     return sharpness(model, [torch.ones(4)] * 2, step_fn=lambda m, batch: m(batch), progress=False, **options)
 
@@ -73,6 +84,31 @@ def test_the_saddle() -> None:
 def test_the_top_and_the_plain() -> None:
     assert measured(Quadratic([-2.0, -3.0], [0.0, 0.0], offset=1e-6)).kind == "maximum"
     assert measured(Quadratic([0.0, 0.0], [1.0, 2.0], offset=1.0)).kind == "flat"
+
+
+def test_plateaus_and_saddles_are_diagnosed_where_much_is_left_to_learn() -> None:
+    dead = network(nn.Linear(8, 8), nn.ReLU())
+    with torch.no_grad():
+        dead[4].bias.fill_(-1e3)
+        dead[-1].bias.zero_()
+    numbers = DataLoader(TensorDataset(X, X[:, :1] - X[:, :1].mean()), 40)
+    for model, loader, loss, title in (
+        (Product(), numbers, nn.MSELoss(), "saddle"),
+        (dead, LOADER, nn.CrossEntropyLoss(), "plateau"),
+    ):
+        found = sharpness(model, loader, loss, progress=False)
+        assert found.finding is not None and found.finding.name == "plateau-or-saddle", str(found)
+        assert title in found.finding.title and "H011" in str(found)
+
+
+def test_a_model_that_has_learned_its_data_is_on_no_plateau() -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), 0.03)
+    for _ in range(300):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model.eval()(X), Y).backward()
+        optimizer.step()
+    assert sharpness(model, LOADER, nn.CrossEntropyLoss(), progress=False).finding is None
 
 
 def test_a_network_of_dead_units_is_flat() -> None:

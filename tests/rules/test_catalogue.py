@@ -133,13 +133,13 @@ LETTERS = dict(zip(FAMILIES, "DATNHEPR", strict=True))
 
 LATER: dict[str, str] = {
     "ranks-out-of-sync": "comes with distributed training",
-    "plateau-or-saddle": "needs the Hessian's smallest eigenvalue, which an instrument brings",
 }
 """Entries without a rule, and why."""
 
 WITHOUT_TWINS: dict[str, str] = {
     "environment-differs": "compares two runs; tests/compare holds it",
     "training-serving-skew": "needs samples from use; tests/instruments holds it",
+    "plateau-or-saddle": "needs the Hessian's smallest eigenvalue; tests/instruments holds it",
     "within-seed-noise": "compares several runs; tests/experiments holds it",
     "unseeded-randomness": "compares several runs; tests/experiments holds it",
     "nondeterministic-operations": "compares several runs; tests/experiments holds it",

@@ -21,10 +21,10 @@ from torchdoctor.rules import catalogue
 CASES = zoo.cases()
 COMPARES_RUNS = {
     *("environment-differs", "within-seed-noise", "unseeded-randomness", "nondeterministic-operations"),
-    "training-serving-skew",
+    *("training-serving-skew", "plateau-or-saddle"),
 }
-"""Need several runs, or samples from use, so they have no twins; `torchdoctor diff`, `torchdoctor seeds` and
-`torchdoctor skew` are tested on their own."""
+"""Need several runs, samples from use or an experiment, so they have no twins; `torchdoctor diff`, `torchdoctor seeds`,
+`torchdoctor skew` and `torchdoctor.sharpness` are tested on their own."""
 EVERY = 15
 UNSTEADY = {"memory-growth"}
 """The memory of a machine that does other things, too, hides it at times."""

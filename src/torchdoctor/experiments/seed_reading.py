@@ -27,7 +27,7 @@ from torchdoctor.experiments.variants import Variant
 from torchdoctor.facts import SeedsFact
 from torchdoctor.findings import Verdict
 from torchdoctor.rules import find as find_rule
-from torchdoctor.run import Run, Seen, Trace
+from torchdoctor.run import Run
 
 RULE = "within-seed-noise"
 
@@ -251,8 +251,7 @@ def _judge(result: SeedSpread, fact: SeedsFact) -> None:
 
 def examine_fact(fact: SeedsFact) -> Verdict:
     rule = find_rule(RULE)
-    bare = Run({}, frozenset(), lambda _name, _key: Trace.empty(), [Seen(0, fact)])
-    return examine(bare, [rule] if rule is not None else [])
+    return examine(Run.holding(fact), [rule] if rule is not None else [])
 
 
 def _call(call: dict[str, Any]) -> str:

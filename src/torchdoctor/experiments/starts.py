@@ -26,7 +26,7 @@ from torchdoctor.facts import StartsFact
 from torchdoctor.findings import Finding
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.rules import find
-from torchdoctor.run import Run, Seen, Trace
+from torchdoctor.run import Run
 from torchdoctor.store.reader import open_run
 
 if TYPE_CHECKING:
@@ -104,13 +104,12 @@ def compare_starts(
     if fact.first_step is not None and variant.target.kind != COMMAND:
         fact = _named(fact, _trace(variant, seed, name, fact.first_step, surroundings, board))
     rules = [rule for rule in map(find, RULES) if rule is not None]
-    bare = Run({}, frozenset(), lambda _name, _key: Trace.empty(), [Seen(0, fact)])
     steps, apart = _losses(runs)
     return Starts(
         command=variant.command,
         seed_words=variant.passing.words,
         fact=fact,
-        findings=list(examine(bare, rules).findings),
+        findings=list(examine(Run.holding(fact), rules).findings),
         steps=steps,
         apart=apart,
         folders=[str(o.folder) for o in outcomes if o.folder is not None],

@@ -41,6 +41,7 @@ from torchdoctor.facts.numerics import (
     PrecisionFact,
 )
 from torchdoctor.facts.outcome import TEMPERATURES, FixedSamplesFact, PredictionsFact, SamplesFact, SharpnessFact
+from torchdoctor.facts.places import LandscapeFact
 from torchdoctor.facts.procedure import (
     CallSiteFact,
     ClipFact,
@@ -77,6 +78,7 @@ __all__ = [
     "HealthFact",
     "InputsFact",
     "LabelsFact",
+    "LandscapeFact",
     "LayersFact",
     "LeakageFact",
     "LoaderFact",

@@ -18,9 +18,12 @@ from torch import nn
 from torchdoctor.attach.guard import unseen
 from torchdoctor.distributions.intervals import mean_interval
 from torchdoctor.errors import UsageError
+from torchdoctor.facts import LandscapeFact
+from torchdoctor.findings import Finding
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.hessian import Curvature, measure_curvature
+from torchdoctor.instruments.loss_reading import floor_of_loss, read_loss
 from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.palette import BLUE, GREY
 from torchdoctor.instruments.progress import Advance, progress_bar
@@ -30,6 +33,8 @@ from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.surface import Surface, length_of, samples_in
 from torchdoctor.instruments.tables import table
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.hyperparameters import plateau_or_saddle
+from torchdoctor.run import Run
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -70,6 +75,8 @@ class Sharpness(Result):
     lr: float | None
     momentum: float
     notes: list[str]
+    finding: Finding | None = None
+    """plateau-or-saddle (H011) where that is what it is"""
 
     @property
     def kind(self) -> str | None:
@@ -94,6 +101,8 @@ class Sharpness(Result):
 
     def __str__(self) -> str:
         lines = [self.point.text] if self.point is not None else []
+        if self.finding is not None and self.finding.fix is not None:
+            lines += [f"  {self.finding.name} ({self.finding.code}): {self.finding.fix.text}"]
         lines += ["", f"loss {figure(self.loss)} on {self.samples:,} samples; {self.parameters:,} weights are moved"]
         lines += self._noise_lines()
         if self.curvature is not None:
@@ -102,6 +111,7 @@ class Sharpness(Result):
 
     def to_dict(self) -> dict[str, Any]:
         own = {"kind": self.kind, "edge": self.edge, "doubling_radius": self.doubling_radius}
+        own["finding"] = self.finding.to_dict() if self.finding is not None else None
         return super().to_dict() | plain(own)
 
     def _noise_lines(self) -> list[str]:
@@ -233,7 +243,7 @@ def measure_sharpness(
 ) -> Sharpness:
     _check(radii, directions, iterations, lr, confidence)
     generator = torch.Generator().manual_seed(seed)
-    curvature, point, notes = None, None, []
+    curvature, point, finding, notes = None, None, None, []
     total = 2 * directions * len(radii) + (iterations if eigenvalues else 0)
     with untouched(subject.model), torch.enable_grad(), progress_bar("sharpness", total, progress) as advance:
         surface = Surface(subject, batches, training=training)
@@ -249,6 +259,7 @@ def measure_sharpness(
             firm = min((r for r in rises if math.isfinite(r.mean)), key=lambda r: abs(r.radius - NOISE), default=None)
             noise = (firm.radius, firm.mean) if firm is not None else (NOISE, math.inf)
             point = judge(loss, slope, weights, surface.size, curvature, noise)
+            finding = _judge(subject, batches[0], loss, slope, curvature, point)
             notes += _doubts(curvature)
     if any(p.dtype in (torch.float16, torch.bfloat16) for p in surface.parameters):
         notes.append("weights are of half precision: rises smaller than its rounding are noise")
@@ -257,7 +268,7 @@ def measure_sharpness(
     samples = sum(map(samples_in, batches))
     return Sharpness(
         loss, rises, slope, weights, surface.size, samples, len(batches), confidence, curvature, point, lr, momentum,
-        notes,
+        notes, finding,
     )  # fmt: skip
 
 
@@ -298,6 +309,18 @@ def _check(radii: Sequence[float], directions: int, iterations: int, lr: float |
         raise UsageError(f"lr is {lr}; it has to be above 0")
     if not 0 < confidence < 1:
         raise UsageError(f"confidence is {confidence}; it lies between 0 and 1")
+
+
+def _judge(
+    subject: Subject, batch: Any, loss: float, slope: float, curvature: Curvature, point: CriticalPoint
+) -> Finding | None:
+    known = floor_of_loss(read_loss(subject, batch))
+    fact = LandscapeFact(
+        point.kind, point.text, loss, slope, point.gain, curvature.largest, curvature.smallest,
+        known.value if known.known else None, known.guess,
+    )  # fmt: skip
+    said = plateau_or_saddle.detect(Run.holding(fact))
+    return next((f for f in said if isinstance(f, Finding)), None)
 
 
 def _doubts(curvature: Curvature) -> list[str]:

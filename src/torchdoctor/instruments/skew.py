@@ -295,7 +295,7 @@ def _result(fact: SkewFact, notes: list[str], not_compared: list[str]) -> Skew:
         )
         for i in range(count)
     ]
-    said = rule.detect(with_fact(fact))
+    said = rule.detect(Run.holding(fact))
     return Skew(
         source=fact.source,
         samples=fact.samples,
@@ -310,12 +310,3 @@ def _result(fact: SkewFact, notes: list[str], not_compared: list[str]) -> Skew:
         notes=notes,
         fact=fact,
     )
-
-
-def with_fact(fact: SkewFact) -> Run:
-    """A run of nothing else, for the rule to look at."""
-    return Run(info={}, available=frozenset(), load=_nothing, seen=(Seen(0, fact),))
-
-
-def _nothing(name: str, key: str) -> Any:
-    raise KeyError(name, key)
