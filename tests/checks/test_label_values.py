@@ -245,3 +245,12 @@ def test_a_step_of_the_users_own() -> None:
     program = HEALTHY["mlp"]()
     program.loss_fn, program.more = None, {"step_fn": step}
     assert program.outcome(NAME).passed is not False
+
+
+def test_what_an_autoencoder_rebuilds_are_no_labels() -> None:
+    """A pixel that is black in all pictures is no label that lost its samples."""
+    torch.manual_seed(0)
+    x = torch.rand(400, 12)
+    x[:, 0] = 0.0
+    program = Program(nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 12)), loader(x, x), nn.BCEWithLogitsLoss())
+    assert program.outcome(NAME).passed is not False

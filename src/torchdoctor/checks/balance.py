@@ -141,12 +141,14 @@ def judge_many(bench: Bench, looks: Looks, source: Source, run: Run) -> Outcome 
         return None
     column = source.stored_target if goes_in_unchanged(looks.train[0]) else None
     parts = [values.float() for values, _ in column.portions()] if column is not None else rows
+    if any(bool(((p != 0) & (p != 1)).any()) for p in parts):
+        return None  # no labels: what an autoencoder rebuilds
     low, high = (np.min([p.amin(0).numpy() for p in parts], 0), np.max([p.amax(0).numpy() for p in parts], 0))
     samples, constant = sum(map(len, parts)), np.flatnonzero(low == high)
     if samples < DEAD_SAMPLES or not len(constant):
         return None
     first = int(constant[0])
-    what = "never positive" if high[first] == 0 else "always positive" if low[first] == 1 else f"always {low[first]:g}"
+    what = "never positive" if high[first] == 0 else "always positive"
     others = f", and {len(constant) - 1} more never change" if len(constant) > 1 else ""
     return failed(
         f"label {first} of {width} is {what} in {samples} samples{others}: it cannot be learned",

@@ -111,7 +111,9 @@ class Checklist(Result):
                 lines += [f"  fix: {made.outcome.fix.text}"]
                 lines += [f"      {line}" for line in (made.outcome.fix.code or "").splitlines()]
         count = sum(c.outcome.passed is True for c in self.checked)
-        lines += ["", f"{count} of {len(self.checked)} passed, {len(self.failures)} failed"]
+        notes = sum(c.outcome.severity is Severity.INFO for c in self.failures)
+        lines += ["", f"{count} of {len(self.checked)} passed, {len(self.failures) - notes} failed"]
+        lines[-1] += f", {notes} of note" if notes else ""
         return "\n".join([*lines, *([self.bottleneck] if self.bottleneck else [])])
 
     def plot(self) -> Figure:

@@ -110,9 +110,11 @@ class ChecklistSheet:
 
     def _closing(self, page: Page) -> Iterator[RenderableType]:
         passed = sum(c["passed"] is True for c in self.checks)
-        failed = sum(c["passed"] is False for c in self.checks)
-        unknown = len(self.checks) - passed - failed
+        notes = sum(c["passed"] is False and c["severity"] == Severity.INFO for c in self.checks)
+        failed = sum(c["passed"] is False for c in self.checks) - notes
+        unknown = len(self.checks) - passed - failed - notes
         words = f"{count(passed, 'check')} passed, {failed} failed, {unknown} could not be made"
+        words += f", {count(notes, 'note')}" if notes else ""
         if self.findings:
             words += f"; {count(len(self.findings), 'fault')} seen in the first {self.steps} steps"
         if self.checks:
