@@ -17,7 +17,9 @@ from torchdoctor.probes.batches import batch_tensors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from torchdoctor.attach.target import Target
     from torchdoctor.checks.check import Outcome
+    from torchdoctor.checks.script_checkpoints import ScriptCheckpoints
     from torchdoctor.run import Run
 
 
@@ -42,6 +44,10 @@ class Bench:
     save: Callable[[Any], Any] | None = None
     """the user's own, of a checkpoint to a path"""
     load: Callable[[Any], Any] | None = None
+    checkpoints: Callable[[], ScriptCheckpoints] | None = None
+    """finds a script's own ways to save and to load"""
+    target: Target | None = None
+    """the script, where one is checked"""
     quick: bool = False
     why_no_loss: str | None = None
     """the loop of the script cannot be driven"""

@@ -46,13 +46,18 @@ def perform(bench: Bench) -> Outcome:
     outcome, count = _of_state_dict(bench)
     if outcome is not None:
         return outcome
-    if bench.save is None or bench.load is None:
-        return passed(
-            f"the model's state_dict brings back what {UPDATES} updates have changed ({count} tensors); save and load "
-            "were not handed over",
-            tensors=count,
-        )
-    return _of_run(bench, bench.save, bench.load)
+    if bench.save is not None and bench.load is not None:
+        return _of_run(bench, bench.save, bench.load)
+    if bench.checkpoints is not None:
+        from torchdoctor.checks.script_round_trip import of_script
+
+        outcome, why_not = of_script(bench, bench.checkpoints())
+        if outcome is not None:
+            return outcome
+    else:
+        why_not = "save and load were not handed over"
+    text = f"the model's state_dict brings back what {UPDATES} updates have changed ({count} tensors); {why_not}"
+    return passed(text, tensors=count)
 
 
 # -- the model alone ------------------------------------------------------------------------
@@ -134,8 +139,7 @@ def _incomplete(changed: list[str]) -> Outcome:
 def _of_run(bench: Bench, save: Callable[[Any], Any], load: Callable[[Any], Any]) -> Outcome:
     train(bench, UPDATES)
     if bench.step_of_schedule != "update":
-        for scheduler in bench.schedulers:
-            _step(scheduler)
+        step_schedules(bench)
     with tempfile.TemporaryDirectory(prefix="torchdoctor-") as folder:
         path = Path(folder) / "checkpoint.pt"
         try:
@@ -144,8 +148,7 @@ def _of_run(bench: Bench, save: Callable[[Any], Any], load: Callable[[Any], Any]
             return _failing("save", error)
         saved, random = marks_of_state(bench), Randomness()
         expected = train(bench, FURTHER, UPDATES)
-        for scheduler in bench.schedulers:
-            _step(scheduler)
+        step_schedules(bench)
         after = marks_of_state(bench)
         try:
             _call(load, path)
@@ -182,11 +185,13 @@ def _call(function: Callable[[Any], Any], path: Path) -> None:
         function(str(path))
 
 
-def _step(scheduler: Any) -> None:
-    if type(scheduler).__name__ == "ReduceLROnPlateau":
-        scheduler.step(1.0)
-    else:
-        scheduler.step()
+def step_schedules(bench: Bench) -> None:
+    """As at the end of an epoch."""
+    for scheduler in bench.schedulers:
+        if type(scheduler).__name__ == "ReduceLROnPlateau":
+            scheduler.step(1.0)
+        else:
+            scheduler.step()
 
 
 def _failing(what: str, error: Exception) -> Outcome:

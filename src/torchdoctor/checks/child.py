@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from torchdoctor.attach.importing import after_import
+from torchdoctor.attach.target import Target
+from torchdoctor.checks.save_watch import SaveWatch
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.takeover.child import Child, serve
 
@@ -16,13 +20,16 @@ if TYPE_CHECKING:
     from torchdoctor.takeover.rehearsal import Rehearsal
 
 
-def check(child: Child, rehearsal: Rehearsal) -> None:
+def check(watch: SaveWatch, child: Child, rehearsal: Rehearsal) -> None:
     from torchdoctor.checks.bottleneck import name_bottleneck
     from torchdoctor.checks.performing import choose, perform
+    from torchdoctor.checks.script_checkpoints import find_checkpoints
 
     quick: bool = child.request["quick"]
     tell_verdict(child, rehearsal.run)
     bench = lay_bench(rehearsal, quick)
+    bench.target = Target(*(child.request[name] for name in ("kind", "what")), tuple(child.request["arguments"]))
+    bench.checkpoints = functools.partial(find_checkpoints, rehearsal.frames, watch, bench)
     if bench.why_no_loss is None:
         with bench.experiment():
             bench.subject.outputs(bench.train[0])  # what the loop calls is known from here on
@@ -58,4 +65,6 @@ def tell_verdict(child: Child, run: Run) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1], check, tell_verdict)
+    watch = SaveWatch()
+    after_import("torch", watch.place)
+    serve(sys.argv[1], functools.partial(check, watch), tell_verdict)
