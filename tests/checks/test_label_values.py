@@ -252,5 +252,6 @@ def test_what_an_autoencoder_rebuilds_are_no_labels() -> None:
     torch.manual_seed(0)
     x = torch.rand(400, 12)
     x[:, 0] = 0.0
-    program = Program(nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 12)), loader(x, x), nn.BCEWithLogitsLoss())
+    model = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 12))
+    program = Program(model, loader(x, x), nn.BCEWithLogitsLoss())
     assert program.outcome(NAME).passed is not False

@@ -38,6 +38,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("comparison", "two runs are compared by: torchdoctor diff GOOD BAD"),
     ("seeds", "several seeds are compared by: torchdoctor seeds -n 5 train.py"),
     ("starts", "two starts are compared by: torchdoctor seeds --same 2 train.py"),
+    ("landscape", "curvature is measured by: torchdoctor sharpness train.py --checkpoint FILE"),
     ("skew", "samples from use are compared by: torchdoctor skew RUN SAMPLES"),
     ("loss.validation", "no validation loss was seen"),
     ("accuracy.validation", "no validation pass with classes was seen"),
@@ -118,7 +119,7 @@ NOT_OF_THIS_KIND = frozenset(
     [
         *("comparison", "clip", "scaler.", "scheduler", "tokens", "token_targets", "norm.", "attention.", "operation"),
         *("dropout", "frozen_change", "frozen", "overwrite", "resume", "precision", "pause", "synchronisation"),
-        *("device", "transfer", "spike", "nonfinite", "user", "seeds", "starts", "skew"),
+        *("device", "transfer", "spike", "nonfinite", "user", "seeds", "starts", "skew", "landscape"),
     ]
 )
 """What a script simply does not have or do: no reader can or need mend that, so it is only counted."""
