@@ -27,6 +27,10 @@ with open("kept.tmp", "w") as file:
     file.write("changed")
 os.replace(file.name, "model.txt")
 assert Path("model.txt").read_text() == "changed"
+assert os.path.exists("c") and os.stat("c").st_size == 1
+os.chmod("c", 0o600)
+os.remove("c")
+assert not os.path.exists("c")
 os.remove("log.txt")
 os.rename("kept.txt", "other.txt")
 assert Path("kept.txt").read_text() == "kept"
@@ -41,3 +45,28 @@ def test_what_is_written_renamed_or_removed_is_so_only_for_the_script(tmp_path: 
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["kept.txt", "log.txt", "model.txt", "scratch"]
     assert [(tmp_path / f"{n}.txt").read_text() for n in ("log", "model", "kept")] == ["first\n", "old", "kept"]
+
+
+NATIVE = """
+import sys
+from pathlib import Path
+from torchdoctor.experiments.shadow import keep_files
+
+made = []
+keep_files(Path(sys.argv[1]), made.append)
+import torch
+from safetensors.torch import load_file, save_file
+
+save_file({"weight": torch.ones(2)}, "model.safetensors")
+assert load_file("model.safetensors")["weight"].tolist() == [1.0, 1.0]
+Path("out/logs").mkdir(parents=True)
+assert [Path(folder).name for folder in made] == ["out", "logs"]
+"""
+
+
+def test_safetensors_are_kept_aside_and_folders_are_told(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "model.safetensors").write_bytes(b"the user's own")
+    done = run_python("-c", NATIVE, str(tmp_path / "scratch"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model.safetensors").read_bytes() == b"the user's own"

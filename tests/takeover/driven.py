@@ -1,4 +1,4 @@
-"""Drives a script's loop in this process: `python driven.py SCRIPT`. Prints what it found as a line of JSON."""
+"""Drives a script's loop in this process: `python driven.py early|late SCRIPT`. Prints a line of JSON."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def drive(rehearsal: Rehearsal) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         attachment = Attachment(Options(out=folder, name="check", capture=(), overhead=1.0), examines=False)
-        rehearsal = Rehearsal(attachment, quick=True, cuts=True, early=False, ready=drive)
+        rehearsal = Rehearsal(attachment, quick=True, cuts=True, early=sys.argv[1] == "early", ready=drive)
         after_import("torch", rehearsal.prepare)
         attachment.begin()
         after_import("torch", rehearsal.arrange)
-        ending = execute(read_target(sys.argv[1:]))
+        ending = execute(read_target(sys.argv[2:]))
         if rehearsal.driver is not None:
             rehearsal.driver.ended(str(ending.exception or "over"))
             rehearsal.wait()

@@ -147,9 +147,9 @@ Trainer(Net(), arguments, train_dataset=data[:512], eval_dataset=data[512:]).tra
 """
 
 
-def drive(body: str, folder: Path) -> dict[str, Any]:
+def drive(body: str, folder: Path, when: str = "late") -> dict[str, Any]:
     (folder / "train.py").write_text(BEGINNING + body)
-    done = run_python(str(Path(__file__).with_name("driven.py")), "train.py", cwd=folder)
+    done = run_python(str(Path(__file__).with_name("driven.py")), when, "train.py", cwd=folder)
     told = [line for line in done.stdout.splitlines() if line.startswith("TOLD")]
     assert told, done.stdout + done.stderr
     return dict(json.loads(told[-1].partition(" ")[2]))
@@ -170,6 +170,21 @@ def test_the_same_batch_gives_the_same_loss_and_can_be_learned(body: str, accumu
     assert told["rates"]
     assert (told["epochs"], told["accumulation"]) == (20, accumulation)
     assert told["train"] == 16
+
+
+TWICE = LIGHTNING.replace("max_epochs=20", "max_epochs=20, accumulate_grad_batches=2")
+
+
+@pytest.mark.parametrize(
+    ("body", "accumulation"), [(ACCUMULATED, 2), (TWICE, 2), (HUGGING_FACE, 2)], ids=["accelerate", "lightning", "hf"]
+)
+def test_a_loop_that_is_taken_over_at_once_is_known_as_well(body: str, accumulation: int, tmp_path: Path) -> None:
+    """One that fetches ahead would give the loss of another batch."""
+    told = drive(body, tmp_path, "early")
+    first, second, *again = told["losses"]
+    assert [first, second] == again and first != second
+    assert 1.0 < first < 2.0
+    assert told["accumulation"] == accumulation
 
 
 @pytest.mark.parametrize(

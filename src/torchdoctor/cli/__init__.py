@@ -16,6 +16,15 @@ from torchdoctor.errors import TorchdoctorError
 COMMANDS = {
     "run": "Run your training script as it is, and get a verdict.",
     "check": "Check your training script before hours are spent.",
+    "lr": "Find the learning rate for your training script.",
+    "overfit": "Can its model learn one batch by heart?",
+    "clipping": "Where to clip its gradients.",
+    "noise-scale": "Up to which batch size larger batches pay.",
+    "sharpness": "How sharp the minimum is that its weights are in.",
+    "landscape": "The loss around its weights, or between two checkpoints.",
+    "probe": "Do its inputs say anything about its labels?",
+    "weights": "How its weights are spread, layer by layer.",
+    "gradients": "Its gradients, parameter by parameter.",
     "demo": "See a small broken training diagnosed.",
     "diagnose": "A verdict on a run that was recorded before.",
     "replay": "Run a captured step again, every operation checked.",
@@ -25,7 +34,10 @@ COMMANDS = {
     "seeds": "Run your script under several seeds: is the gain more than noise?",
     "runs": "List, show and remove recorded runs.",
 }
-"""Name to one line of help; the command itself is `command` in cli/NAME.py."""
+"""Name to one line of help; the command itself is `command` in cli/NAME.py, or made from a table in instruments.py."""
+INSTRUMENTS = frozenset(
+    ("lr", "overfit", "clipping", "noise-scale", "sharpness", "landscape", "probe", "weights", "gradients")
+)
 
 USAGE_STATUS = 2
 
@@ -39,6 +51,9 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in INSTRUMENTS:
+            made: click.Command = importlib.import_module("torchdoctor.cli.instruments").make_command(cmd_name)
+            return made
         return importlib.import_module(f"torchdoctor.cli.{cmd_name}").command
 
     def resolve_command(

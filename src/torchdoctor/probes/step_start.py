@@ -43,6 +43,11 @@ class StepStart:
         """of each walk: how many batches it gave before each of the first backwards that followed one"""
         self._seen: dict[int, int] = {}
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether the lead was seen, and is not only taken to be none."""
+        return self._learned
+
     def fetched(
         self, batch: Any, tensors: list[Tensor], backwards: int, walk: tuple[str, int] = ("", 0), before: int = 0
     ) -> None:

@@ -51,7 +51,7 @@ def serve(
         child.end(done=True)
 
     request = child.request
-    keep_files(Path(request["scratch"]))
+    keep_files(Path(request["scratch"]), lambda folder: child.tell(folder=folder))
     options = Options(out=request["scratch"], name="check", capture=(), overhead=1.0, every_step=True)
     attachment = Attachment(options, examines=False)
     wishes = {name: bool(request[name]) for name in ("quick", "cuts", "early")}

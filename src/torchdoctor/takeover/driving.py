@@ -18,10 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.instruments.subject import Subject
 from torchdoctor.probes.activations import first_tensor
+
+PASSED_OVER = 16
+"""Batches beside those of two updates that a loop may take without a backward; one that skips all would never end."""
 
 
 class LoopEndedError(TorchdoctorError):
@@ -58,6 +62,11 @@ class Driver:
         """the script waits at its backward"""
         self._is_fresh = False
         """a batch was fetched since the last backward: a second backward on one batch is passed over"""
+        self._fetched = 0
+        """batches since then"""
+        self._modes: list[TorchFunctionMode] = []
+        """of the thread that asks: they hold in a thread alone, and what they are to see is done in the script's"""
+        self._entered: list[TorchFunctionMode] = []
         self._backward = torch.autograd.backward
 
     # -- in the thread of the script ----------------------------------------------------
@@ -72,6 +81,15 @@ class Driver:
             if "step" in vars(optimizer):  # schedulers put theirs in its place
                 self._leave_out(optimizer, "step", lambda *args, **kwargs: _only_closure(None, *args, **kwargs))
         torch.autograd.backward = self._at_backward
+        backward = Tensor.backward
+
+        @functools.wraps(backward)
+        def unseen(tensor: Tensor, *args: Any, **kwargs: Any) -> None:
+            # A mode is off the stack while it looks at a call, and cannot be taken off it.
+            self._leave_modes()
+            backward(tensor, *args, **kwargs)
+
+        Tensor.backward = unseen  # type: ignore[method-assign]
         for name in ("step", "update", "unscale_"):
             self._leave_out(torch.amp.GradScaler, name)
         self._leave_out(torch.amp.GradScaler, "scale", lambda _scaler, outputs: outputs)
@@ -106,7 +124,14 @@ class Driver:
 
     def next_batch(self) -> Any:
         self._wanted.wait()
-        self._is_fresh = True
+        self._fetched += 1
+        if self._fetched > 2 * self._accumulation + self._lead + PASSED_OVER:
+            self.ended("the script's loop takes batches and makes no backward of them; does it skip such losses?")
+            threading.Event().wait()
+        if not self._is_fresh:
+            self._is_fresh = True
+            self._entered = self._modes
+            _enter(self._entered)
         return self._batch
 
     def _at_backward(self, *args: Any, **kwargs: Any) -> None:
@@ -114,10 +139,16 @@ class Driver:
         if not self.is_script or torch._C._current_graph_task_id() != -1 or loss is None:
             self._backward(*args, **kwargs)
         elif self._is_fresh:
-            self._is_fresh = False
+            self._is_fresh, self._fetched = False, 0
+            self._leave_modes()
             self._wanted.clear()
             self._answers.put(_Made(loss))
             self._released.acquire()
+
+    def _leave_modes(self) -> None:
+        if self.is_script and self._entered:
+            _leave(self._entered)
+            self._entered = []
 
     def ended(self, why: str) -> None:
         """The script is over; whoever waits for it is told."""
@@ -128,13 +159,13 @@ class Driver:
     def loss(self, batch: Any) -> Tensor:
         """Of that batch, by the script's own loop. What it had fetched ahead goes first."""
         for _ in range(self._lead):
-            self._ask(batch)
-        return self._whole(self._ask(batch))
+            self._ask(batch, [])
+        return self._whole(self._ask(batch, _get_current_function_mode_stack()))
 
-    def _ask(self, batch: Any) -> Tensor:
+    def _ask(self, batch: Any, modes: list[TorchFunctionMode]) -> Tensor:
         if self._ended is not None:
             raise LoopEndedError(self._ended)
-        self._batch = batch
+        self._batch, self._modes = batch, modes
         self._wanted.set()
         if self._is_held:
             self._released.release()
@@ -152,6 +183,17 @@ class Driver:
             node, factor = node.next_functions[0][0], factor * by
         share = self._accumulation
         return loss * share if share > 1 and abs(factor - share) < 1e-6 * share else loss
+
+
+def _enter(modes: Iterable[TorchFunctionMode]) -> None:
+    for mode in modes:
+        torch._C._push_on_torch_function_stack(mode)
+
+
+def _leave(modes: list[TorchFunctionMode]) -> None:
+    """What the script itself has entered meanwhile stays."""
+    stack = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
+    _enter(mode for mode in reversed(stack) if not any(mode is ours for ours in modes))
 
 
 def _divisor(node: Any) -> float | None:

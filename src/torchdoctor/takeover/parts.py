@@ -13,7 +13,6 @@ from torchdoctor.facts import TRAIN, VALIDATION, SchedulerFact
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.takeover.driving import LoopSubject, Undriven
 from torchdoctor.takeover.rehearsal import KEPT, Rehearsal
-from torchdoctor.takeover.run_length import find_epochs
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
@@ -50,7 +49,7 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         optimizers=[optimizer for _, optimizer in session.registry.live_optimizers()],
         schedulers=rehearsal.schedulers,
         scalers=list(session.capturing.scalers),
-        epochs=find_epochs(rehearsal.frames),
+        epochs=rehearsal.epochs,
         accumulation=rehearsal.accumulation(),
         step_of_schedule=_stepped_by(rehearsal.run),
         why_no_loss=rehearsal.why_not,

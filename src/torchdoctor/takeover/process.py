@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -67,15 +68,20 @@ def take_over(
         command = [sys.executable, "-m", module, str(folder / "request.json")]
         with output.open("wb") as said:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+        folders: list[Path] = []
         try:
-            last = _listen(process, lines, timeout, hear)
+            last = _listen(process, lines, timeout, hear, folders)
         finally:
             process.kill()
             process.wait()
+            _clear(folders)
         return last, output.read_text(errors="replace")[-4000:]
 
 
-def _listen(process: subprocess.Popen[bytes], lines: Path, timeout: float, hear: Callable[[Line], None]) -> Line:
+def _listen(
+    process: subprocess.Popen[bytes], lines: Path, timeout: float, hear: Callable[[Line], None], folders: list[Path]
+) -> Line:
+    """`folders` gets those that the script made."""
     last: Line = {}
     deadline, read = time.monotonic() + timeout, 0
     while True:
@@ -85,7 +91,11 @@ def _listen(process: subprocess.Popen[bytes], lines: Path, timeout: float, hear:
             fresh = file.read()
         whole = fresh[: fresh.rfind(b"\n") + 1]
         for line in whole.splitlines():
-            last = json.loads(line)
+            told = json.loads(line)
+            if "folder" in told:
+                folders.append(Path(told["folder"]))
+                continue
+            last = told
             hear(last)
         read += len(whole)
         if ended:
@@ -93,3 +103,10 @@ def _listen(process: subprocess.Popen[bytes], lines: Path, timeout: float, hear:
         if time.monotonic() > deadline:
             return {"killed": f"it took longer than {timeout:.0f} s"}
         time.sleep(POLL)
+
+
+def _clear(folders: list[Path]) -> None:
+    """Files that it would have written there lie elsewhere; one that is not empty stays."""
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -23,7 +23,7 @@ KEPT = 16
 """Batches of each loader that are kept."""
 WALKS = 3
 """Through the training data, after which a validation is no longer waited for."""
-UPDATES = 60
+UPDATES, EARLY_UPDATES = 60, 4
 SECONDS, QUICK_SECONDS = 15.0, 4.0
 
 
@@ -47,6 +47,11 @@ class Rehearsal:
         """the first that each loader gave, by its identity"""
         self.loaders: dict[int, Any] = {}
         self.schedulers: list[Any] = []
+        self._fetched = 0
+        """batches of training"""
+        self._updates = 0
+        self._until_update = (0, 0)
+        """batches and backwards until the last update"""
         self.driver: Any = None
         self._taken: Any = None
         """the loader of the loop that is driven"""
@@ -112,6 +117,7 @@ class Rehearsal:
             raise StopIteration
         batch = following(iterator)
         self._given[iterator] = given + 1
+        self._fetched += trains
         held = self.batches.setdefault(id(loader), [])
         self.loaders[id(loader)] = loader
         if len(held) < KEPT:
@@ -130,10 +136,12 @@ class Rehearsal:
         return None if phase is None else str(phase)
 
     def _is_over(self) -> bool:
-        if self._begun is None or self._early:
-            return self._begun is not None
+        if self._begun is None:
+            return False
         train = [loader for loader in self.loaders.values() if self._phase(loader) == TRAIN]
         walks = max((self._walks.get(id(loader), 0) for loader in train), default=0)
+        if self._early:
+            return self.session.step_start.is_learned or walks > 0 or self.session.loop.updates >= EARLY_UPDATES
         validated = any(self._phase(loader) == VALIDATION for loader in self.loaders.values())
         spent = perf_counter() - self._begun > self._seconds or self.session.loop.updates >= UPDATES
         return spent or walks >= WALKS or (walks >= 2 and validated)
@@ -154,6 +162,9 @@ class Rehearsal:
 
     def _updated(self) -> None:
         """A loop that takes its batches from no loader cannot be given any."""
+        if self.driver is None:
+            self._updates += 1
+            self._until_update = (self._fetched, self.session.loop.backwards)
         if self.driver is None and self.why_not is None and not self.batches and self._is_over():
             self.why_not = "the loop takes its batches from no DataLoader, so it cannot be given others"
             self._begin()
@@ -177,9 +188,13 @@ class Rehearsal:
 
     def _begin(self) -> None:
         from torchdoctor.attach import guard
+        from torchdoctor.takeover.limits import lift_limits
+        from torchdoctor.takeover.run_length import find_epochs
 
         self.run = self.session.record.run()
-        self.frames = _frames()
+        self.frames = frames = _frames()
+        self.epochs = find_epochs(frames)
+        lift_limits(frames)
         guard.STATE.thread = guard.NOBODY  # no site of the session runs from here on
         for kept in self._kept:
             kept.put_back()
@@ -202,10 +217,10 @@ class Rehearsal:
 
     def accumulation(self) -> int:
         """Batches an update."""
-        loop = self.session.loop
+        fetched, backwards = self._until_update
         if any(fact.closure for fact in self.session.record.run().facts(OrderFact)):
-            return 1  # such an optimizer asks for several losses of one batch
-        return max(1, round(loop.backwards / max(1, loop.updates)))
+            backwards = fetched - self.session.step_start.lead  # such an optimizer may ask for several losses of one
+        return max(1, round(backwards / max(1, self._updates)))
 
     def loader_of(self, phase: str) -> Any:
         return next((loader for loader in self.loaders.values() if self._phase(loader) == phase), None)

@@ -1,0 +1,103 @@
+"""The process in which an instrument measures a script's training."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from torchdoctor.attach.importing import after_import
+from torchdoctor.errors import UsageError
+from torchdoctor.takeover.child import Child, serve
+from torchdoctor.takeover.limits import TrainerLimits
+
+if TYPE_CHECKING:
+    from torchdoctor.takeover.parts import Parts
+    from torchdoctor.takeover.rehearsal import Rehearsal
+
+OFTEN = 0.1
+"""Seconds between two words on how far it is."""
+
+
+LIMITS = TrainerLimits()
+
+
+def measure(child: Child, rehearsal: Rehearsal) -> None:
+    from torchdoctor.instruments.progress import listening
+    from torchdoctor.takeover.driving import LoopEndedError
+    from torchdoctor.takeover.measures import MEASURES
+    from torchdoctor.takeover.parts import lay_out
+
+    chosen = MEASURES[child.request["instrument"]]
+    if chosen.drives and rehearsal.why_not is not None:
+        child.end(why_not=rehearsal.why_not)
+    try:
+        parts = lay_out(rehearsal)
+        parts = replace(parts, accumulation=parts.accumulation * LIMITS.accumulation)
+        checkpoint = child.request["checkpoint"]
+        if checkpoint is not None:
+            _load(parts, checkpoint)
+        child.tell(subject=describe(parts, checkpoint))
+        with listening(_Progress(child)):
+            result = chosen.perform(parts, **child.request["options"])
+    except UsageError as error:
+        child.end(refused=str(error))
+    except LoopEndedError as error:
+        child.end(over=str(error))
+    figure = result.plot().to_json() if child.request["draws"] else None
+    child.tell(text=str(result), result=result.to_dict(), figure=figure)
+
+
+def describe(parts: Parts, checkpoint: str | None) -> dict[str, Any]:
+    """What is measured, for a line above the result."""
+    from torchdoctor.facts import LossCallFact
+    from torchdoctor.instruments.one_batch import samples_in
+    from torchdoctor.instruments.state import untouched
+    from torchdoctor.takeover.measures import clipped_at
+
+    model, optimizers = parts.subject.model, parts.optimizers
+    losses = dict.fromkeys(fact.function for fact in parts.run.facts(LossCallFact) if fact.phase == "train")
+    value = None
+    if parts.why_no_loss is None:
+        with untouched(model, loaders=(parts.train_loader,)):
+            value = float(parts.subject.loss(parts.train[0]).detach())
+    rates = [float(group.get("initial_lr", group["lr"])) for o in optimizers for group in o.param_groups]
+    return {
+        "model": type(model).__name__,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "loss": " + ".join(losses) or None,
+        "first_loss": value,
+        "batch": samples_in(parts.train[0]) if parts.train else None,
+        "accumulation": parts.accumulation,
+        "optimizer": " and ".join(dict.fromkeys(type(o).__name__ for o in optimizers)),
+        "lr": rates,
+        "clipping": clipped_at(parts),
+        "checkpoint": checkpoint,
+    }
+
+
+def _load(parts: Parts, checkpoint: str) -> None:
+    from torchdoctor.instruments.checkpoints import read_weights
+
+    model = parts.subject.model
+    model.load_state_dict(read_weights(checkpoint, model, checkpoint), strict=False)
+
+
+class _Progress:
+    """Tells the parent, not too often."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._told = ("", 0.0)
+
+    def __call__(self, text: str, total: int | None, done: int) -> None:
+        now = time.monotonic()
+        if text != self._told[0] or now - self._told[1] > OFTEN:
+            self._told = (text, now)
+            self._child.tell(doing=text, total=total, parts=done)
+
+
+if __name__ == "__main__":
+    after_import("transformers.trainer", LIMITS.lift)
+    serve(sys.argv[1], measure)

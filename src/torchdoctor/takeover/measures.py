@@ -1,0 +1,154 @@
+"""The instruments on a script's own training: how each is called with the parts of it.
+
+Options come from the command line under the names that the functions give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torchdoctor.errors import UsageError
+from torchdoctor.facts import ClipFact
+from torchdoctor.instruments.batches import first_batches
+
+if TYPE_CHECKING:
+    from torchdoctor.instruments.result import Result
+    from torchdoctor.takeover.parts import Parts
+
+
+@dataclass(frozen=True)
+class Measure:
+    perform: Callable[..., Result]
+    """takes the parts and the options"""
+    drives: bool = True
+    """it needs losses from the script's loop"""
+
+
+def find_rates(parts: Parts, *, validation: bool, **options: Any) -> Result:
+    from torchdoctor.instruments.lr_range import Plan, sweep_rates
+
+    if validation and parts.validation_loader is None:
+        raise UsageError("no loader that the script validates with was seen in its first steps; leave --validation out")
+    plan = Plan(
+        accumulate=parts.accumulation,
+        scaler=_scaler(parts),
+        max_norm=clipped_at(parts),
+        validation=parts.validation_loader if validation else None,
+        **options,
+    )
+    return sweep_rates(parts.subject, parts.optimizers[0], parts.train_loader, plan)
+
+
+def overfit(parts: Parts, *, own_optimizer: bool, samples: int | None, **options: Any) -> Result:
+    from torchdoctor.instruments.one_batch import first_samples, samples_in
+    from torchdoctor.instruments.overfit import memorise
+
+    batch = parts.train[0]
+    if samples is not None:
+        fewer = first_samples(batch, samples)
+        if fewer is None:
+            raise UsageError(f"a batch holds {samples_in(batch) or 'an unknown number of'} samples; --samples is more")
+        batch = fewer
+    optimizer = _at_meant_rates(parts) if own_optimizer else None
+    return memorise(parts.subject, batch, optimizer=optimizer, **options)
+
+
+def clipping(parts: Parts, **options: Any) -> Result:
+    from torchdoctor.instruments.clipping import measure_clipping
+
+    return measure_clipping(
+        parts.subject,
+        _at_meant_rates(parts),
+        parts.train_loader,
+        accumulate=parts.accumulation,
+        max_norm=clipped_at(parts),
+        **options,
+    )
+
+
+def noise_scale(parts: Parts, **options: Any) -> Result:
+    from torchdoctor.instruments.noise_scale import measure_noise_scale
+
+    return measure_noise_scale(parts.subject, parts.train_loader, **options)
+
+
+def sharpness(parts: Parts, *, batches: int, **options: Any) -> Result:
+    from torchdoctor.instruments.sharpness import measure_sharpness
+
+    optimizer = _at_meant_rates(parts)
+    group, plain = optimizer.param_groups[0], type(optimizer).__name__ == "SGD"
+    lr = float(group["lr"]) if plain and len(optimizer.param_groups) == 1 else None
+    momentum = float(group["momentum"]) if lr is not None else 0.0
+    return measure_sharpness(parts.subject, _first(parts, batches), lr=lr or None, momentum=momentum, **options)
+
+
+def landscape(parts: Parts, *, batches: int, to: str | None, **options: Any) -> Result:
+    from torchdoctor.instruments.landscape import map_landscape
+
+    between = (parts.subject.model, to) if to is not None else None
+    return map_landscape(parts.subject, _first(parts, batches), between=between, **options)
+
+
+def probe(parts: Parts, **options: Any) -> Result:
+    from torchdoctor.instruments.probe import linear_probe
+
+    if parts.train_loader is None:
+        raise UsageError("the script takes its batches from no DataLoader that could be looked at")
+    return linear_probe(parts.train_loader, **options)
+
+
+def weights(parts: Parts, **options: Any) -> Result:
+    from torchdoctor.instruments.weights import weight_distribution
+
+    return weight_distribution(parts.subject.model, **options)
+
+
+def gradients(parts: Parts, *, batches: int) -> Result:
+    from torchdoctor.instruments.gradients import gradient_summary
+
+    subject = parts.subject
+    for parameter in subject.model.parameters():
+        parameter.grad = None
+    for batch in _first(parts, batches):
+        loss = subject.loss(batch)
+        if not loss.requires_grad:
+            raise UsageError("the loss hangs on no trainable parameter; torchdoctor overfit says why")
+        (loss / batches).backward()
+    return gradient_summary(subject.model)
+
+
+MEASURES = {
+    "lr": Measure(find_rates),
+    "overfit": Measure(overfit),
+    "clipping": Measure(clipping),
+    "noise-scale": Measure(noise_scale),
+    "sharpness": Measure(sharpness),
+    "landscape": Measure(landscape),
+    "probe": Measure(probe, drives=False),
+    "weights": Measure(weights, drives=False),
+    "gradients": Measure(gradients),
+}
+
+
+def clipped_at(parts: Parts) -> float | None:
+    """The norm that the script clips at."""
+    norms = [fact.threshold for fact in parts.run.facts(ClipFact) if fact.how == "norm" and fact.norm_type == 2]
+    return norms[-1] if norms and 0 < norms[-1] < float("inf") else None
+
+
+def _first(parts: Parts, count: int) -> list[Any]:
+    return parts.train[:count] if count <= len(parts.train) else first_batches(parts.train_loader, count)
+
+
+def _scaler(parts: Parts) -> Any:
+    return next((scaler for scaler in parts.scalers if scaler.is_enabled()), None)
+
+
+def _at_meant_rates(parts: Parts) -> Any:
+    """The optimizer, at the rates that it was made with: a warm-up may begin at zero."""
+    optimizer = parts.optimizers[0]
+    for group in optimizer.param_groups:
+        group["lr"] = group.get("initial_lr", group["lr"])
+    return optimizer

@@ -1,0 +1,84 @@
+"""An instrument measures a script's training in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchdoctor.attach.target import Target
+from torchdoctor.takeover.process import Attempt, explain, take_over
+
+AGAIN = 3
+"""Processes at most."""
+
+
+@dataclass(frozen=True)
+class Request:
+    target: Target
+    instrument: str
+    options: dict[str, Any] = field(default_factory=dict)
+    """as takeover.measures takes them"""
+    checkpoint: str | None = None
+    """weights that the model gets first"""
+    draws: bool = False
+    timeout: float = 600.0
+
+
+@dataclass
+class Measurement:
+    """What came of it, as plain data."""
+
+    text: str | None = None
+    """None where nothing came of it"""
+    result: dict[str, Any] = field(default_factory=dict)
+    figure: str | None = None
+    """Plotly's JSON, if it was asked for"""
+    subject: dict[str, Any] | None = None
+    """what was measured"""
+    problem: str | None = None
+    why_not: str | None = None
+    """the loop cannot be driven"""
+    over: str | None = None
+    """the script's loop ended before the instrument was done"""
+    output: str = ""
+    """the end of what the script printed, where it failed"""
+
+
+def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> Measurement:
+    """`tell` gets every line as it comes: {"subject": {...}}, {"doing": text, "total": n, "parts": n} and the like."""
+    asked = {
+        "instrument": request.instrument,
+        "options": request.options,
+        "checkpoint": request.checkpoint,
+        "draws": request.draws,
+    }
+    # A validation comes later than the first steps.
+    found, attempt = Measurement(), Attempt(early=not request.options.get("validation"), quick=True)
+
+    def hear(line: dict[str, Any]) -> None:
+        for name in ("text", "result", "figure", "subject", "why_not", "over"):
+            if line.get(name) is not None:
+                setattr(found, name, line[name])
+        tell(line)
+
+    for _ in range(AGAIN):
+        last, output = take_over(
+            "torchdoctor.takeover.instrument", request.target, attempt, asked, request.timeout, hear
+        )
+        if found.text is not None:
+            return found
+        found.problem = found.why_not or found.over or last.get("refused")
+        if found.problem is None and "killed" in last:
+            found.problem = last["killed"]
+        if found.problem is not None:
+            found.output = output if found.over else ""
+            return found
+        following = attempt.after(last) if found.subject is None else None
+        if following is None:
+            stopped = last.get("failed") or "its process ended before the instrument was done"
+            found.problem = stopped if found.subject is not None else explain(last)
+            found.output = output
+            return found
+        attempt = following
+    return found
