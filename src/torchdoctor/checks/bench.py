@@ -48,6 +48,10 @@ class Bench:
     """finds a script's own ways to save and to load"""
     target: Target | None = None
     """the script, where one is checked"""
+    setup: float | None = None
+    """seconds that it takes to its first update"""
+    seeded: bool | None = None
+    """it sets a seed by itself"""
     quick: bool = False
     why_no_loss: str | None = None
     """the loop of the script cannot be driven"""

@@ -12,6 +12,8 @@ from torchdoctor.rules.throughput.input_bound import TELL_SECONDS, TELL_SHARE
 
 MEMORISE, COST = "memorise", "run-cost"
 CAPACITY = ("capacity-too-low", "missing-nonlinearity")
+HARMLESS = ("repeated-start", "two-starts", "checkpoint-round-trip")
+"""Of repetition and of resuming: what fails here holds no training back."""
 WORDS = 140
 """Of the text of an outcome that the line takes over."""
 HOLDERS = {DATA: "the data", MODEL: "the model", PROCEDURE: "the model's training"}
@@ -40,7 +42,7 @@ def name_bottleneck(bench: Bench) -> str | None:
 
 def _suspect(bench: Bench, part: str) -> Suspect | None:
     """The worst of what failed in that part, with an error or a warning."""
-    names = [loaded.check.name for loaded in all_checks() if loaded.check.part == part]
+    names = [c.check.name for c in all_checks() if c.check.part == part and c.check.name not in HARMLESS]
     failed = [
         outcome
         for name in names

@@ -7,9 +7,8 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.target import Target
-from torchdoctor.checks.save_watch import SaveWatch
+from torchdoctor.checks.script_watch import ScriptWatch
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.takeover.child import Child, serve
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from torchdoctor.takeover.rehearsal import Rehearsal
 
 
-def check(watch: SaveWatch, child: Child, rehearsal: Rehearsal) -> None:
+def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
     from torchdoctor.checks.bottleneck import name_bottleneck
     from torchdoctor.checks.performing import choose, perform
     from torchdoctor.checks.script_checkpoints import find_checkpoints
@@ -29,7 +28,8 @@ def check(watch: SaveWatch, child: Child, rehearsal: Rehearsal) -> None:
     tell_verdict(child, rehearsal.run)
     bench = lay_bench(rehearsal, quick)
     bench.target = Target(*(child.request[name] for name in ("kind", "what")), tuple(child.request["arguments"]))
-    bench.checkpoints = functools.partial(find_checkpoints, rehearsal.frames, watch, bench)
+    bench.setup, bench.seeded = watch.setup, bool(watch.seeds.calls)
+    bench.checkpoints = functools.partial(find_checkpoints, rehearsal.frames, watch.saves, bench)
     if bench.why_no_loss is None:
         with bench.experiment():
             bench.subject.outputs(bench.train[0])  # what the loop calls is known from here on
@@ -65,6 +65,6 @@ def tell_verdict(child: Child, run: Run) -> None:
 
 
 if __name__ == "__main__":
-    watch = SaveWatch()
-    after_import("torch", watch.place)
+    watch = ScriptWatch()
+    watch.place()
     serve(sys.argv[1], functools.partial(check, watch), tell_verdict)

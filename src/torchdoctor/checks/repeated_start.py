@@ -68,10 +68,15 @@ def perform(bench: Bench) -> Outcome:
             "a NumPy generator that model or loader keep was made without a seed: every start draws other numbers",
             unseeded_randomness.RULE.name,
             Fix("Give it a seed.", "rng = np.random.default_rng(0)  # instead of default_rng()"),
-            severity=Severity.WARNING,
+            severity=_unseeded(bench),
         )
     text = f"{UPDATES} updates, twice from seed {SEED}: losses, gradients and weights are equal"
     return passed(text, steps=UPDATES)
+
+
+def _unseeded(bench: Bench) -> Severity:
+    """A script that sets no seed at all is not meant to repeat itself."""
+    return Severity.INFO if bench.seeded is False else Severity.WARNING
 
 
 def _draws_unseeded(bench: Bench) -> bool:
@@ -139,7 +144,7 @@ def _of_loader(bench: Bench) -> Outcome | None:
             "Give every generator in dataset, sampler and transforms a seed.",
             "rng = np.random.default_rng(0)  # instead of default_rng()",
         ),
-        severity=Severity.WARNING,
+        severity=_unseeded(bench),
     )
 
 
@@ -160,7 +165,7 @@ def _apart(bench: Bench, number: int, one: Step, other: Step) -> Outcome:
         f"two starts from the same seed part at step {number + 1}: {what}{module}{_told(parting)}",
         rule.RULE.name,
         rule.FIX if operation else unseeded_randomness.FIXES[parting.cause if parting is not None else "unseen"],
-        severity=Severity.INFO if operation and size <= NOISE else Severity.WARNING,
+        severity=Severity.INFO if operation and size <= NOISE else _unseeded(bench),
         where=(
             *((Place(file=parting.file, line=parting.line),) if parting is not None and parting.file else ()),
             *((Place(module=where.module),) if where is not None and where.module else ()),

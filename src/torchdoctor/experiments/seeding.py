@@ -7,9 +7,10 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.children import follow
@@ -20,7 +21,9 @@ from torchdoctor.attach.script import Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.experiments.apart import keep_apart
 from torchdoctor.experiments.changes import Changes
+from torchdoctor.experiments.first_steps import FirstSteps
 from torchdoctor.experiments.overrides import Overrides
+from torchdoctor.experiments.seed_notes import SeedNotes
 
 NAMES_KEPT = 64
 """Different metrics that are taken from what the script hands to a logger."""
@@ -132,34 +135,46 @@ def run_seed(request: dict[str, Any]) -> tuple[Ending, dict[str, Any]]:
     attachment.begin()
     follow(options)
     after_import("torch", Tap(attachment).place)
+    notes = SeedNotes()
+
+    def close(ending: Ending) -> dict[str, Any]:
+        session: Any = attachment.session
+        if session is not None:
+            session.record.update_info(options={"seed_run": request["mark"]})
+        attachment.finish(ending.how, ending.exception)
+        seeded = overrides.calls if overrides is not None else notes.calls
+        return {"seeded": seeded, "exception": ending.exception, "problem": attachment.problem}
+
+    def leave() -> NoReturn:
+        tell(request, Ending(0), close(Ending(0)))
+        os._exit(0)
+
+    if request["first"] is not None:
+        notes.place()
+        after_import("torch", FirstSteps(**request["first"], leave=leave).place)
     ending = execute(target, attachment.leaving_early)
-    if not attachment.is_here:
-        return ending, {}
-    session: Any = attachment.session
-    if session is not None:
-        session.record.update_info(options={"seed_run": request["mark"]})
-    attachment.finish(ending.how, ending.exception)
-    return ending, {
-        "seeded": overrides.calls if overrides is not None else [],
-        "exception": ending.exception,
-        "problem": attachment.problem,
-    }
+    return ending, close(ending) if attachment.is_here else {}
+
+
+def tell(request: dict[str, Any], ending: Ending, told: dict[str, Any]) -> None:
+    Path(request["report"]).write_text(json.dumps({"status": ending.status, "how": ending.how, **told}))
 
 
 def main(letter: str) -> int:
     request = json.loads(Path(letter).read_text())
-    report = Path(request["report"]).absolute()
+    request["report"] = str(Path(request["report"]).absolute())
     pid = os.getpid()
+    time.sleep(request["wait"])
     if request["files"] is not None:
         roots = [Path.cwd(), *(Path(r) for r in request["roots"])]
-        keep_apart(Path(request["files"]), roots, [Path(request["out"])])
+        keep_apart(Path(request["files"]), roots, [Path(request["out"]), Path(request["report"]).parent])
     if request["trace"] is not None:
         from torchdoctor.experiments.tracing import trace_script
 
         return trace_script(request)
     ending, told = run_seed(request)
     if os.getpid() == pid:
-        report.write_text(json.dumps({"status": ending.status, "how": ending.how, **told}))
+        tell(request, ending, told)
     return ending.status
 
 

@@ -49,6 +49,10 @@ class Launch:
     """of its run"""
     trace: dict[str, Any] | None = None
     """{"file", "first", "last"}: operations of these steps are noted, and nothing is recorded"""
+    first: dict[str, Any] | None = None
+    """{"updates", "seconds"}: it ends after its first updates, and says what it was seeded with"""
+    wait: float = 0.0
+    """seconds before it begins: two that begin at the same time may take the same seed from the clock"""
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -73,7 +77,7 @@ class Outcome:
     metrics: dict[str, Metric] = field(default_factory=dict)
     steps: int = 0
     seeded: tuple[dict[str, Any], ...] = ()
-    """calls of the script that set a seed and got another one"""
+    """calls of the script that set a seed: those that got another one, or all in a start that ends early"""
     error: str | None = None
     tail: tuple[str, ...] = ()
     beginning: str | None = None
@@ -289,6 +293,8 @@ def request_of(launch: Launch, target: Target, out: Path, report: Path, files: s
         "files": files,
         "roots": script,
         "trace": launch.trace,
+        "first": launch.first,
+        "wait": launch.wait,
     }
 
 

@@ -20,7 +20,7 @@ from torchdoctor.engine import examine
 from torchdoctor.errors import UsageError
 from torchdoctor.experiments.seed_passing import OWN
 from torchdoctor.experiments.seeds import FINISHED, Board, Launch, Outcome, Surroundings, run_all
-from torchdoctor.experiments.trace_comparison import Parting, find_parting, read_trace
+from torchdoctor.experiments.trace_comparison import Parting, Traced, find_parting, read_trace
 from torchdoctor.experiments.variants import Variant
 from torchdoctor.facts import StartsFact
 from torchdoctor.findings import Finding
@@ -40,6 +40,8 @@ EXACT = (
 TRACED_FROM_START = 200
 """Steps up to which every operation from the very start is traced; a later parting is traced from shortly before it."""
 BEFORE = 2
+APART = 1.1
+"""Seconds between two starts: seeds that are taken from the clock are often whole seconds."""
 RULES = ("unseeded-randomness", "nondeterministic-operations")
 
 
@@ -55,6 +57,8 @@ class Starts(Result):
     apart: np.ndarray = field(default_factory=lambda: np.zeros(0))
     """of the training loss: by step, how far two starts lie apart at most, over its size"""
     folders: list[str] = field(default_factory=list)
+    seeds: list[list[dict[str, Any]]] = field(default_factory=list)
+    """of each start that ended early: whose generator was seeded by the script itself, with what, and where"""
 
     @property
     def equal(self) -> bool:
@@ -90,12 +94,19 @@ class Starts(Result):
 
 
 def compare_starts(
-    variant: Variant, count: int, name: str, surroundings: Surroundings, board: Board, seed: int = 0
+    variant: Variant,
+    count: int,
+    name: str,
+    surroundings: Surroundings,
+    board: Board,
+    seed: int = 0,
+    first: dict[str, Any] | None = None,
 ) -> Starts:
-    """Start it so many times with the same seed. Where they differ, two more starts are traced."""
+    """Start it so many times with the same seed. Where they differ, two more starts are traced. `first`: the
+    {"updates", "seconds"} after which each ends; to its own end without."""
     if count < 2:
         raise UsageError(f"--same takes at least 2 starts, not {count}: one has nothing to be compared with")
-    launches = [Launch(variant, seed, f"{name}-start-{i + 1}") for i in range(count)]
+    launches = [Launch(variant, seed, f"{name}-start-{i + 1}", first=first, wait=i * APART) for i in range(count)]
     outcomes, interrupted = run_all(launches, replace(surroundings, reuse=False), board)
     runs = [open_run(o.folder) for o in outcomes if o.folder is not None and o.status == FINISHED]
     if len(runs) < 2:
@@ -103,16 +114,16 @@ def compare_starts(
     fact = _compare(runs, None if variant.passing.how == OWN else seed)
     if fact.first_step is not None and variant.target.kind != COMMAND:
         fact = _named(fact, _trace(variant, seed, name, fact.first_step, surroundings, board))
-    rules = [rule for rule in map(find, RULES) if rule is not None]
     steps, apart = _losses(runs)
     return Starts(
         command=variant.command,
         seed_words=variant.passing.words,
         fact=fact,
-        findings=list(examine(Run.holding(fact), rules).findings),
+        findings=_find(fact),
         steps=steps,
         apart=apart,
         folders=[str(o.folder) for o in outcomes if o.folder is not None],
+        seeds=[list(o.seeded) for o in outcomes] if first is not None else [],
     )
 
 
@@ -178,21 +189,45 @@ def _named(fact: StartsFact, parting: Parting | str) -> StartsFact:
     )
 
 
+def trace_starts(variant: Variant, name: str, step: int, at: Surroundings, board: Board) -> Starts:
+    """Two starts, traced from the very beginning up to that step, and nothing else: for those that are known to differ,
+    and whose first difference is wanted."""
+    traces = _traces(variant, 0, name, 0, step, at, board)
+    if traces is None:
+        raise UsageError("the operations of two starts could not be traced")
+    parting = find_parting(*traces)
+    fact = StartsFact(2, step)
+    if parting is not None:
+        fact = _named(replace(fact, first_step=max(0, parting.step), signal=parting.operator), parting)
+    return Starts(variant.command, variant.passing.words, fact, _find(fact))
+
+
+def _find(fact: StartsFact) -> list[Finding]:
+    rules = [rule for rule in map(find, RULES) if rule is not None]
+    return list(examine(Run.holding(fact), rules).findings)
+
+
 def _trace(variant: Variant, seed: int, name: str, step: int, at: Surroundings, board: Board) -> Parting | str:
     """Two more starts up to that step, every operation noted; in words why nothing was found, if so."""
     first = 0 if step <= TRACED_FROM_START else step - BEFORE
-    traced = replace(variant, name=f"{variant.name}, traced")
-    with tempfile.TemporaryDirectory(prefix="torchdoctor-starts-") as scratch:
-        files = [Path(scratch) / f"trace-{i}.npy" for i in range(2)]
-        wanted = [{"file": str(file), "first": first, "last": step + 1} for file in files]
-        launches = [Launch(traced, seed, f"{name}-trace-{i + 1}", trace) for i, trace in enumerate(wanted)]
-        run_all(launches, replace(at, out=Path(scratch), reuse=False), board)
-        traces = [read_trace(file) for file in files]
-    if any(trace is None for trace in traces):
+    traces = _traces(variant, seed, name, first, step, at, board)
+    if traces is None:
         return "the operations could not be traced"
-    (one, other) = (trace for trace in traces if trace is not None)
-    parting = find_parting(one, other)
+    parting = find_parting(*traces)
     if parting is None:
         seen = f"up to step {step}" if first == 0 else f"from step {first} to {step}"
         return f"traced a second time, two starts were equal in every operation {seen}: it does not happen every time"
     return parting
+
+
+def _traces(
+    variant: Variant, seed: int, name: str, first: int, step: int, at: Surroundings, board: Board
+) -> tuple[Traced, Traced] | None:
+    traced = replace(variant, name=f"{variant.name}, traced")
+    with tempfile.TemporaryDirectory(prefix="torchdoctor-starts-") as scratch:
+        files = [Path(scratch) / f"trace-{i}.npy" for i in range(2)]
+        wanted = [{"file": str(file), "first": first, "last": step + 1} for file in files]
+        launches = [Launch(traced, seed, f"{name}-trace-{i + 1}", t, wait=i * APART) for i, t in enumerate(wanted)]
+        run_all(launches, replace(at, out=Path(scratch), reuse=False), board)
+        one, other = (read_trace(file) for file in files)
+    return (one, other) if one is not None and other is not None else None
