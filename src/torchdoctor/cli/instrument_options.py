@@ -25,6 +25,8 @@ class Instrument:
     """weights can be loaded first"""
     less: str = ""
     """options that ask for less work"""
+    nearer: str = ""
+    """options that keep the loss within what is usual"""
     failed: str | None = None
     """field of the result that is false where there is something to be alarmed at"""
 
@@ -105,8 +107,8 @@ INSTRUMENTS: dict[str, Instrument] = {
             _amount("--diverge", "diverge", 1.0, "Rise above the start, in falls, that ends a sweep."),
             _flag("--validation", "validation", "Read the script's validation batches, not those of training."),
         ),
-        checkpoint=True,
         less="--steps 50 --seeds 1",
+        nearer="--end 0.1",
     ),
     "overfit": Instrument(
         """Can the model of your training script learn one batch by heart?
@@ -167,6 +169,7 @@ INSTRUMENTS: dict[str, Instrument] = {
             _seed(),
         ),
         less="--batches 1 --no-eigenvalues",
+        nearer="--radii 0.01,0.05",
     ),
     "landscape": Instrument(
         """The loss around the weights of your training script, or from one checkpoint to another.
@@ -191,6 +194,7 @@ INSTRUMENTS: dict[str, Instrument] = {
             _seed(),
         ),
         less="--batches 1 --points 11",
+        nearer="--span 0.2",
     ),
     "probe": Instrument(
         """Do the inputs of your training script say anything about its labels?

@@ -5,7 +5,6 @@ A copy of the script runs its first steps; then its loop is taken over, and give
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from functools import partial
@@ -21,6 +20,7 @@ from torchdoctor.cli.run import WORDS_KEY
 from torchdoctor.cli.running import FOUND_STATUS
 from torchdoctor.cli.wishes import check_output
 from torchdoctor.errors import ScriptError, UsageError
+from torchdoctor.takeover.process import OVER
 
 if TYPE_CHECKING:
     from torchdoctor.takeover.measuring import Measurement
@@ -64,11 +64,14 @@ def perform(
     checkpoint: str | None = None,
     **options: Any,
 ) -> None:
+    from torchdoctor.report.json import encode, write_text
+    from torchdoctor.report.text import clean_block
     from torchdoctor.takeover.measuring import Request, measure_script
 
     target = _read_script(name)
     check_options(name, options)
-    output = check_output(json_file, "--json") if json_file is not None else None
+    if json_file not in (None, "-"):
+        check_output(json_file, "--json")
     page = _check_page(plot_file) if plot_file is not None else None
     if options.get("to") is not None:
         options["to"] = _check_file(options["to"], "--to")
@@ -77,18 +80,18 @@ def perform(
     request = Request(target, name, options, checkpoint, page is not None, timeout)
     with MeasuringProgress() as progress:
         found = measure_script(request, progress.tell)
-    if output is not None:
-        output.write_text(json.dumps(_told(name, target, found), indent=2) + "\n")
+    if json_file is not None:
+        write_text(encode(_told(name, target, found)), json_file)
     if found.text is None:
         _complain(name, target, found)
         sys.exit(PROBLEM_STATUS)
-    click.echo(f"{write_subject(target, found.subject or {})}\n")
-    click.echo(found.text)
+    tell = partial(click.echo, err=json_file == "-")
+    tell(clean_block(f"{write_subject(target, found.subject or {})}\n\n{found.text}") + "\n")
     if page is not None and found.figure is not None:
         _draw(page, found.figure)
-        click.echo(f"\npicture: {plot_file}")
+        tell(f"picture: {plot_file}")
     else:
-        click.echo(f"\nits picture: torchdoctor {name} --plot {name}.html {shlex.join(target.words)}")
+        tell(f"its picture: torchdoctor {name} --plot {name}.html {shlex.join(target.words)}")
     failed = INSTRUMENTS[name].failed
     if failed is not None and found.result.get(failed) is False:
         sys.exit(FOUND_STATUS)
@@ -146,7 +149,8 @@ def _draw(page: Path, figure: str) -> None:
 
 def _complain(name: str, target: Target, found: Measurement) -> None:
     instrument = INSTRUMENTS[name]
-    lines = [f"torchdoctor {name}: nothing could be measured: {found.problem}."]
+    why = (found.problem or "").rstrip(".")
+    lines = [f"torchdoctor {name}: nothing could be measured: {why}{'' if why.endswith('?') else '.'}"]
     lines += [f"    {line}" for line in found.output.splitlines()[-12:]]
     lines += _ways_out(name, instrument, target, found)
     click.echo("\n".join(lines), err=True)
@@ -159,10 +163,13 @@ def _ways_out(name: str, instrument: Instrument, target: Target, found: Measurem
         return [
             "Use it from code, in the script, once its parts are made; it leaves them as they were:",
             f"    import torchdoctor\n    print({instrument.call})",
+            "A list of batches will do for a loader. Where a batch is not (inputs, target), hand over",
+            "step_fn=lambda model, batch: ... in place of loss_fn, which gives the loss of one.",
         ]
-    if found.over is not None:
-        less = f", or ask for less: {instrument.less}" if instrument.less else ""
-        return [f"Let the script train for longer{less}."]
+    if found.over == OVER:
+        return [f"Let the script train for longer{f', or ask for less: {instrument.less}' * bool(instrument.less)}"]
+    if found.over is not None and instrument.nearer:
+        return [f"If the script stops at such losses by itself, go less far: {instrument.nearer}"]
     if late is not None and found.output:
         return [f"{late} was handed to the script. Options of torchdoctor stand before it."]
     return []

@@ -14,6 +14,7 @@ from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import Target
 from torchdoctor.experiments.shadow import keep_files
+from torchdoctor.takeover.process import OVER
 from torchdoctor.takeover.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def serve(
     ending = execute(Target(request["kind"], request["what"], tuple(request["arguments"])))
     raised = f"{ending.exception['type']}: {ending.exception['message'][:300]}" if ending.exception else None
     if rehearsal.driver is not None:
-        rehearsal.driver.ended(f"the script ended after it was taken over ({raised or 'its loop was over'})")
+        rehearsal.driver.ended(f"the script failed after it was taken over ({raised})" if raised else OVER)
         rehearsal.wait()
     session: Any = attachment.session
     trained = session is not None and session.loop.updates > 0

@@ -13,6 +13,7 @@ from torchdoctor.takeover.child import Child, serve
 from torchdoctor.takeover.limits import TrainerLimits
 
 if TYPE_CHECKING:
+    from torchdoctor.takeover.driving import LoopSubject
     from torchdoctor.takeover.parts import Parts
     from torchdoctor.takeover.rehearsal import Rehearsal
 
@@ -35,6 +36,8 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
     try:
         parts = lay_out(rehearsal)
         parts = replace(parts, accumulation=parts.accumulation * LIMITS.accumulation)
+        if len(rehearsal.roots()) > 1:
+            parts = replace(parts, subject=_together(rehearsal))
         checkpoint = child.request["checkpoint"]
         if checkpoint is not None:
             _load(parts, checkpoint)
@@ -49,8 +52,22 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
     child.tell(text=str(result), result=result.to_dict(), figure=figure)
 
 
+def _together(rehearsal: Rehearsal) -> LoopSubject:
+    """Several models, for instruments that need no loss of them."""
+    from torch import nn
+
+    from torchdoctor.takeover.driving import LoopSubject, Undriven
+
+    roots = rehearsal.roots()
+    named = {name: model for name, model in rehearsal.session.registry.live_models() if model in roots}
+    models = nn.ModuleDict({name.replace(".", "-") or type(model).__name__: model for name, model in named.items()})
+    return LoopSubject(models, Undriven(rehearsal.why_not or ""))
+
+
 def describe(parts: Parts, checkpoint: str | None) -> dict[str, Any]:
     """What is measured, for a line above the result."""
+    from torch import nn
+
     from torchdoctor.facts import LossCallFact
     from torchdoctor.instruments.one_batch import samples_in
     from torchdoctor.instruments.state import untouched
@@ -58,13 +75,15 @@ def describe(parts: Parts, checkpoint: str | None) -> dict[str, Any]:
 
     model, optimizers = parts.subject.model, parts.optimizers
     losses = dict.fromkeys(fact.function for fact in parts.run.facts(LossCallFact) if fact.phase == "train")
+    several = isinstance(model, nn.ModuleDict) and parts.why_no_loss is not None
+    models = [type(m).__name__ for m in (model.values() if several else [model])]
     value = None
     if parts.why_no_loss is None:
         with untouched(model, loaders=(parts.train_loader,)):
             value = float(parts.subject.loss(parts.train[0]).detach())
     rates = [float(group.get("initial_lr", group["lr"])) for o in optimizers for group in o.param_groups]
     return {
-        "model": type(model).__name__,
+        "model": " and ".join(models),
         "parameters": sum(p.numel() for p in model.parameters()),
         "loss": " + ".join(losses) or None,
         "first_loss": value,

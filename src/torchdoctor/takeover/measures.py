@@ -9,12 +9,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import ClipFact
 from torchdoctor.instruments.batches import first_batches
+from torchdoctor.instruments.state import untouched
+from torchdoctor.probes.batches import batch_tensors
+from torchdoctor.probes.graph import saved_targets
 
 if TYPE_CHECKING:
     from torchdoctor.instruments.result import Result
+    from torchdoctor.takeover.driving import LoopSubject
     from torchdoctor.takeover.parts import Parts
 
 
@@ -96,7 +103,47 @@ def probe(parts: Parts, **options: Any) -> Result:
 
     if parts.train_loader is None:
         raise UsageError("the script takes its batches from no DataLoader that could be looked at")
-    return linear_probe(parts.train_loader, **options)
+    try:
+        return linear_probe(parts.train_loader, **options)
+    except UsageError as error:
+        pairs = _pairs(parts, options["samples"]) if parts.why_no_loss is None else None
+        if pairs is None:
+            raise UsageError(f"{error}; what the loss compares with is not seen either") from None
+    return linear_probe(*pairs, **options)
+
+
+def _pairs(parts: Parts, samples: int) -> tuple[Tensor, Tensor] | None:
+    """What the loop hands to its model, and what its loss compares with, for batches that do not tell by themselves;
+    None where that is not one of each for a sample."""
+    inputs: list[Tensor] = []
+    targets: list[Tensor] = []
+    with untouched(parts.subject.model, loaders=(parts.train_loader,)):
+        parts.subject.outputs(parts.train[0])  # what the loop calls is known from here on
+        for batch in parts.train_loader:
+            given, loss = _given(parts.subject, batch)
+            compared = saved_targets(loss)
+            if not given or len(compared) != 1 or not compared[0].dim() or len(given[0]) != len(compared[0]):
+                return None
+            inputs.append(given[0].detach().cpu())
+            targets.append(compared[0].detach().cpu())
+            if sum(map(len, targets)) >= samples:
+                break
+    return torch.cat(inputs), torch.cat(targets)
+
+
+def _given(subject: LoopSubject, batch: Any) -> tuple[list[Tensor], Tensor]:
+    """The tensors that the model gets for this batch, and the loss."""
+    given: list[Tensor] = []
+
+    def note(_module: Any, args: Any, kwargs: Any) -> None:
+        given[:] = batch_tensors([*args, *kwargs.values()])
+
+    handle = subject.called.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        loss = subject.loss(batch)
+    finally:
+        handle.remove()
+    return given, loss
 
 
 def weights(parts: Parts, **options: Any) -> Result:

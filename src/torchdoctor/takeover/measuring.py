@@ -72,7 +72,7 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
         if found.problem is None and "killed" in last:
             found.problem = last["killed"]
         if found.problem is not None:
-            found.output = output if found.over else ""
+            found.output = output if found.over and "failed" in found.over else ""
             return found
         following = attempt.after(last) if found.subject is None else None
         if following is None:

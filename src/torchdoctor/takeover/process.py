@@ -16,6 +16,7 @@ from typing import Any
 from torchdoctor.attach.target import Target
 
 POLL = 0.05
+OVER = "the script's own loop was over first"
 Line = dict[str, Any]
 
 

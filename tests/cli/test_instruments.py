@@ -1,0 +1,134 @@
+"""The instruments as commands on unmodified scripts: the text, the JSON, the picture, the exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from processes import preloaded_torchdoctor
+from torchdoctor.cli import COMMANDS, INSTRUMENTS
+from torchdoctor.cli.instrument_options import INSTRUMENTS as TABLE
+from torchdoctor.takeover.measures import MEASURES
+
+SCRIPT = """
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(640, 12)
+y = x[:, :4].argmax(1)
+model = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Dropout(0.1), nn.Linear(32, 4))
+opt = torch.optim.SGD([{"params": model[0].parameters()}, {"params": model[3].parameters(), "lr": 0.1}], 0.01)
+schedule = torch.optim.lr_scheduler.LinearLR(opt, 0.001, total_iters=500)
+train = DataLoader(TensorDataset(x, y), 16, shuffle=True)
+for epoch in range(int(sys.argv[1])):
+    for i, (a, b) in enumerate(train):
+        (nn.functional.cross_entropy(model(a), b) / 2).backward()
+        if i % 2:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            opt.step()
+            opt.zero_grad()
+            schedule.step()
+    torch.save(model.state_dict(), "last.pt")
+"""
+
+
+def measure(folder: Path, *words: str, script: str = SCRIPT) -> tuple[int, dict[str, Any], str]:
+    (folder / "train.py").write_text(script)
+    name, *options = words
+    done = preloaded_torchdoctor(name, "--json", "told.json", *options, "train.py", "20", cwd=folder)
+    told = folder / "told.json"
+    return done.returncode, json.loads(told.read_text()) if told.exists() else {}, done.stdout + done.stderr
+
+
+def test_every_instrument_is_a_command() -> None:
+    assert set(TABLE) == set(MEASURES) == set(INSTRUMENTS)
+    assert set(COMMANDS) >= INSTRUMENTS
+
+
+def test_rates_are_those_of_the_scripts_own_optimizer_groups_and_accumulation(tmp_path: Path) -> None:
+    status, told, text = measure(tmp_path, "lr", "--steps", "30", "--seeds", "1", "--plot", "lr.html")
+    assert status == 0, text
+    assert "train.py: Sequential (548 parameters, as the script starts them); cross_entropy 1." in text
+    assert "2 batches an update; SGD at 0.01, 0.1; clipped at 1" in text
+    assert told["result"]["optimizer"] == "SGD" and told["subject"]["accumulation"] == 2
+    assert 1.2 < told["subject"]["first_loss"] < 1.6  # near ln 4, without the division
+    small, large = told["result"]["group_rates"]
+    assert large == pytest.approx(10 * small) and large == told["result"]["recommended"]
+    page = (tmp_path / "lr.html").read_text()
+    assert "<html" in page and "learning rate" in page and 'src="http' not in page
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lr.html", "told.json", "train.py"]
+
+
+def test_a_batch_that_cannot_be_memorised_is_status_3(tmp_path: Path) -> None:
+    same = SCRIPT.replace("model = nn", "x[:] = 1.0\nmodel = nn")
+    status, told, text = measure(tmp_path, "overfit", "--steps", "100", script=same)
+    assert status == 3, text
+    assert told["result"]["success"] is False and told["result"]["floor_words"] == "cross_entropy"
+    assert "cannot memorise this batch of 16 samples" in text and "--plot overfit.html train.py 20" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("clipping", "--steps", "30"), "1 (in use)"),
+        (("noise-scale", "--repeats", "3", "--large", "3"), "Gradient noise scale"),
+        (("sharpness", "--no-eigenvalues", "--batches", "1"), "548 weights are moved"),
+        (("probe", "--samples", "200"), "The inputs tell about the labels"),
+        (("gradients",), "Gradients reach all 4 trainable parameters"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_the_others(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    status, told, text = measure(tmp_path, *words)
+    assert status == 0, text
+    assert said in text and told["instrument"] == words[0] and told["result"]
+
+
+def test_weights_of_a_checkpoint(tmp_path: Path) -> None:
+    shapes = {"0.weight": (32, 12), "0.bias": (32,), "3.weight": (4, 32), "3.bias": (4,)}
+    torch.save({"model": {n: torch.full(s, 0.5) for n, s in shapes.items()}, "epoch": 3}, tmp_path / "last.pt")
+    status, told, text = measure(tmp_path, "weights", "--checkpoint", "last.pt")
+    assert status == 0 and "from last.pt" in text
+    assert {layer["name"]: layer["spread"]["kind"] for layer in told["result"]["layers"]}["0.weight"] != "ordinary"
+    status, told, text = measure(tmp_path, "landscape", "--to", "last.pt", "--points", "5", "--batches", "1")
+    assert status == 0 and told["result"]["joined"] is True, text
+    torch.save({"other": torch.ones(2)}, tmp_path / "last.pt")
+    status, _, text = measure(tmp_path, "weights", "--checkpoint", "last.pt")
+    assert status == 1 and "same architecture" in text
+
+
+def test_a_loop_that_cannot_be_taken_over_gets_the_call_to_paste(tmp_path: Path) -> None:
+    script = SCRIPT.replace("enumerate(train)", "enumerate([(x[:16], y[:16])] * 40)")
+    status, told, text = measure(tmp_path, "lr", script=script)
+    assert status == 1 and "no DataLoader" in told["problem"]
+    assert "torchdoctor.find_lr(model, optimizer, train_loader, loss_fn)" in text
+
+
+def test_a_loop_that_ends_too_soon_says_what_to_ask_for(tmp_path: Path) -> None:
+    script = SCRIPT.replace("in enumerate(train)", "in zip(range(38), train)")
+    status, _, text = measure(tmp_path, "clipping", script=script.replace("range(int(sys.argv[1]))", "range(1)"))
+    assert status == 1 and "loop was over" in text and "--steps 50" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("lr", "--plot", "lr.png", "train.py"), "name it lr.html"),
+        (("lr", "--start", "1", "--end", "0.1", "train.py"), "from low to high"),
+        (("sharpness", "--checkpoint", "none.pt", "train.py"), "there is no file"),
+        (("sharpness", "--radii", "0.1,x", "train.py"), "--radii takes numbers"),
+        (("overfit",), "which script"),
+    ],
+)
+def test_wrong_wishes_are_told_before_the_script_starts(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(7)")
+    done = preloaded_torchdoctor(*words, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr
