@@ -14,7 +14,7 @@ from torchdoctor.attach.places import is_user_file
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.redirection import Redirection
 from torchdoctor.checks.script_loading import LOADER, Load, Way, loads, puts_progress
-from torchdoctor.checks.script_saving import PATH
+from torchdoctor.checks.script_options import PATH
 from torchdoctor.checks.script_source import Names, Scope, Search, scope_of
 from torchdoctor.findings import Place
 

@@ -17,7 +17,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from torchdoctor.checks.redirection import Redirection
-from torchdoctor.checks.script_saving import PATH, is_call_of
+from torchdoctor.checks.script_options import PATH, RESUME, PathText, asked_to_resume
+from torchdoctor.checks.script_saving import is_call_of
 from torchdoctor.checks.script_slices import assigned, dotted, followed_from, run_again
 from torchdoctor.checks.script_source import (
     Names,
@@ -33,7 +34,6 @@ from torchdoctor.checks.script_source import (
 )
 from torchdoctor.findings import Place
 
-RESUME = re.compile(r"resum|continue_|continue_from|restart|warm_start|recover", re.I)
 EVALUATES = re.compile(r"(?<![a-z])(eval|test|infer|predict)", re.I)
 OTHERWISE = re.compile(rf"pre_?train|fine_?tun|backbone|teacher|best|{EVALUATES.pattern}", re.I)
 """Words of loads from which a training begins, and does not go on."""
@@ -89,7 +89,7 @@ class _Finder:
     def in_scope(self, scope: Scope) -> Iterator[Load]:
         """All of one scope together: a script may load its model here and its optimizer there."""
         spots = [s for s in scope.spots() if not inner_blocks(s.statement) and is_before_loop(s, scope)]
-        spots = [s for s in spots if self._loading.finds(s.statement, scope.names)]
+        spots = _together([s for s in spots if self._loading.finds(s.statement, scope.names)])
         why = {id(s): reason for s in spots if (reason := self._why(s, scope)) is not None}
         spots = [s for s in spots if id(s) in why]
         if not spots:
@@ -134,7 +134,9 @@ class _Finder:
             return any(loads(c, known) or puts_state(c, known) for c in ast.walk(statement) if isinstance(c, ast.Call))
 
         def load(redirection: Redirection) -> None:
-            run_again(statements, redirection.names(known), scope.file, lambda _: redirection.path, matters)
+            path = PathText(redirection.path)
+            names = asked_to_resume(redirection.names(known), path)
+            run_again(statements, names, scope.file, lambda _: path, matters)
 
         return load
 
@@ -165,6 +167,21 @@ def is_before_loop(spot: Spot, scope: Scope) -> bool:
     return True
 
 
+def _together(spots: list[Spot]) -> list[Spot]:
+    """Loads in the branches of one question (`if args.gpu is None:`) are one, and the question is asked."""
+    found: dict[int, Spot] = {}
+    for spot in spots:
+        others = [o for o in spots if o is not spot]
+        for depth, question in enumerate(spot.around):
+            block = spot.blocks[depth + 1][0]
+            apart = [o for o in others if question in o.around and o.blocks[depth + 1][0] is not block]
+            if isinstance(question, ast.If) and apart:
+                spot = Spot(question, spot.blocks[: depth + 1])
+                break
+        found.setdefault(id(spot.statement), spot)
+    return list(found.values())
+
+
 def _building(scopes: list[Scope]) -> Iterator[Scope]:
     """What made the objects that the loop is a method of."""
     for scope in scopes:
@@ -185,8 +202,9 @@ def _calling(spot: Spot, called: list[ast.Call], scope: Scope) -> Way:
     statement = _Handing(texts, scope.names).visit(copy.deepcopy(spot.statement))
 
     def load(redirection: Redirection) -> None:
-        names = {**redirection.names(scope.names), PATH_NAME: redirection.path}
-        run_again([statement], names, scope.file, lambda _: redirection.path)
+        path = PathText(redirection.path)
+        names = {**asked_to_resume(redirection.names(scope.names), path), PATH_NAME: path}
+        run_again([statement], names, scope.file, lambda _: path)
 
     return load
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from torchdoctor.checks.redirection import Redirection
 from torchdoctor.checks.save_watch import SaveWatch, Standing
+from torchdoctor.checks.script_options import PATH, PathText
 from torchdoctor.checks.script_slices import STATES, led_up_to, run_again
 from torchdoctor.checks.script_source import Names, Scope, Search, Spot, inner_blocks, resolve, scope_of
 from torchdoctor.findings import Place
-
-PATH = re.compile(
-    r"path|file|fname|dir|folder|ckpt|checkpoint|resume|weights|snapshot|load_from|save_to|output|^f$", re.I
-)
-"""Names of what holds a path."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class Save:
         """What goes wrong after the file is written, such as a copy of it, is no matter."""
 
         def instead(name: str) -> Any:
-            return redirection.path if PATH.search(name) else 0
+            return PathText(redirection.path) if PATH.search(name) else 0
 
         try:
             run_again(self.statements, redirection.names(self.scope.names), self.scope.file, instead)

@@ -125,7 +125,7 @@ def _is_built(name: str, before: list[ast.stmt], names: Names, seen: set[str]) -
 def followed_from(spot: Spot, scope: Scope) -> list[ast.stmt]:
     """A statement that loads, what it needs, and all that is done with what it gave, up to the training loop."""
     block, number = spot.blocks[-1]
-    made = assigned(spot.statement)
+    made = written(spot.statement)
     needed = read(spot.statement) - scope.names.keys()
     found = [s for s in block[:number] if assigned(s) & needed]
     found.append(spot.statement)
