@@ -13,6 +13,8 @@ import click
 from torchdoctor.cli.seeds import read_seeds
 from torchdoctor.errors import UsageError
 
+ABOVE_ZERO = click.FloatRange(0, min_open=True)
+
 
 @dataclass(frozen=True)
 class Instrument:
@@ -40,13 +42,12 @@ def _number(flag: str, name: str, least: int, default: int | None, text: str) ->
 
 
 def _amount(flag: str, name: str, default: float | None, text: str) -> click.Option:
-    above = click.FloatRange(0, min_open=True)
-    return _option(flag, name, metavar="X", type=above, default=default, help=text)
+    return _option(flag, name, metavar="X", type=ABOVE_ZERO, default=default, help=text)
 
 
-def _share(flag: str, name: str, default: float | None, text: str) -> click.Option:
-    between = click.FloatRange(0, 1, max_open=True)
-    return _option(flag, name, metavar="X", type=between, default=default, help=text)
+def _confidence(text: str) -> click.Option:
+    between = click.FloatRange(0, 1, min_open=True, max_open=True)
+    return _option("--confidence", "confidence", metavar="X", type=between, default=0.95, help=text)
 
 
 def _flag(flag: str, name: str, text: str, given: Any = True, otherwise: Any = False) -> click.Option:
@@ -96,14 +97,36 @@ INSTRUMENTS: dict[str, Instrument] = {
         clipping, several times over; reads off which one to set.""",
         "torchdoctor.find_lr(model, optimizer, train_loader, loss_fn)",
         (
-            _amount("--start", "low", 1e-7, "The rate that a sweep begins with."),
-            _amount("--end", "high", 10.0, "The rate that it ends with, if the loss has not diverged before."),
+            _option(
+                "--start",
+                "--low",
+                "low",
+                metavar="X",
+                type=ABOVE_ZERO,
+                default=1e-7,
+                help="The rate that a sweep begins with.",
+            ),
+            _option(
+                "--end",
+                "--high",
+                "high",
+                metavar="X",
+                type=ABOVE_ZERO,
+                default=10.0,
+                help="The rate that it ends with, if the loss has not diverged before.",
+            ),
             _number("--steps", "steps", 10, 100, "Updates of a sweep."),
             _option("--seeds", "seeds", metavar="N", default="3", callback=_seeds, help="How many sweeps, or: 1,7,42."),
             _flag("--linear", "mode", "Raise the rate by equal amounts, not factors.", "linear", "exponential"),
             _flag("--no-zoom", "zoom", "Do not look for the decades that matter first.", False, True),
             _flag("--unpaired", "paired", "Do not compare with untrained weights: half the cost.", False, True),
-            _share("--smoothing", "smoothing", None, "Weight of the past in the mean of losses."),
+            _option(
+                "--smoothing",
+                "smoothing",
+                metavar="X",
+                type=click.FloatRange(0, 1, max_open=True),
+                help="Weight of the past in the mean of losses.",
+            ),
             _amount("--diverge", "diverge", 1.0, "Rise above the start, in falls, that ends a sweep."),
             _flag("--validation", "validation", "Read the script's validation batches, not those of training."),
         ),
@@ -147,7 +170,7 @@ INSTRUMENTS: dict[str, Instrument] = {
             _number("--repeats", "repeats", 3, 10, "Groups of batches, each of which gives one estimate."),
             _number("--large", "large", 2, 10, "Batches of a group."),
             _number("--batch-size", "batch_size", 1, None, "Samples of a batch, where that cannot be seen."),
-            _share("--confidence", "confidence", 0.95, "Of the interval."),
+            _confidence("Of the interval."),
         ),
         less="--repeats 5 --large 5",
     ),
@@ -164,7 +187,7 @@ INSTRUMENTS: dict[str, Instrument] = {
             ),
             _flag("--no-eigenvalues", "eigenvalues", "Leave the curvature out, the dear part.", False, True),
             _number("--iterations", "iterations", 1, 40, "Products with the Hessian at most."),
-            _share("--confidence", "confidence", 0.95, "Of the intervals."),
+            _confidence("Of the intervals."),
             _flag(*TRAINING),
             _seed(),
         ),

@@ -40,7 +40,7 @@ def make_command(name: str) -> click.Command:
             type=click.FloatRange(1),
             default=600.0,
             show_default=True,
-            help="At most.",
+            help="The most that it may take.",
         ),
     ]
     weights = click.Option(["--checkpoint"], metavar="FILE", help="Load these weights into the script's model first.")
