@@ -120,6 +120,54 @@ def test_weights_alone_of_what_is_called_a_resume(tmp_path: Path) -> None:
     assert "optimizer state" in outcome.text and "schedule" in outcome.text
 
 
+def test_weights_alone_of_the_file_that_the_training_writes(tmp_path: Path) -> None:
+    text = "if os.path.exists({0}):\n    model.load_state_dict(torch.load({0}))\n"
+    outcome = resume(tmp_path, text.format("'weights.pt'"), LOOP.replace('"best.pt"', '"weights.pt"'))
+    assert outcome.passed is False and "optimizer state" in outcome.text
+    assert "no code that resumes" in resume(tmp_path, text.format("'best.pt'")).text
+    assert "no code that resumes" in resume(tmp_path, text.format("'other.pt'")).text
+
+
+def test_the_count_of_epochs_tells_of_a_resume(tmp_path: Path) -> None:
+    text = "if os.path.exists('x.pt'):\n    ckpt = torch.load('x.pt')\n    model.load_state_dict(ckpt['model'])\n    {}\n"
+    assert resume(tmp_path, text.format("start_epoch = ckpt['epoch'] + 1")).passed is False
+    assert resume(tmp_path, text.format("print('trained for', ckpt['epoch'])")).passed
+
+
+BRANCHES = """
+if args.resume:
+    if not os.path.exists(args.resume):
+        raise FileNotFoundError(args.resume)
+    if torch.cuda.is_available():
+        where = "cuda"
+        ckpt = torch.load(args.resume, map_location=where)
+    else:
+        where = "cpu"
+        ckpt = torch.load(args.resume, map_location=where)
+    model.load_state_dict(ckpt["model"])
+    optimizer.load_state_dict(ckpt["optimizer"])
+"""
+
+
+def test_branches_around_the_load(tmp_path: Path) -> None:
+    outcome = resume(tmp_path, BRANCHES)
+    assert outcome.passed is False and "schedule" in outcome.text and "optimizer" not in outcome.text
+
+
+def test_a_file_for_each_part(tmp_path: Path) -> None:
+    text = """
+if args.resume is not None:
+    folder = Path(args.resume)
+    model.load_state_dict(torch.load(folder / "model.pt"))
+    optimizer.load_state_dict(torch.load(folder / "optimizer.pt"))
+"""
+    parts = [f'    torch.save({name}.state_dict(), Path("runs") / "{name}.pt")' for name in ("model", "optimizer")]
+    Path("runs").mkdir()
+    loop = "\n".join([LOOP.partition("    scheduler.step()")[0].rstrip(), *parts, ""])
+    outcome = resume(tmp_path, "del scheduler\n" + text, loop)
+    assert outcome.passed and "same bits" in outcome.text
+
+
 BOTH = """
 if args.resume:
     ckpt = torch.load(args.resume)

@@ -18,8 +18,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from torchdoctor.checks.redirection import Redirection
 from torchdoctor.checks.script_options import PATH, RESUME, PathText, asked_to_resume
-from torchdoctor.checks.script_saving import is_call_of
-from torchdoctor.checks.script_slices import assigned, dotted, followed_from, run_again
+from torchdoctor.checks.script_saving import is_call_of, saves
+from torchdoctor.checks.script_slices import dotted, followed_from, run_again
 from torchdoctor.checks.script_source import (
     Names,
     Scope,
@@ -37,8 +37,8 @@ from torchdoctor.findings import Place
 EVALUATES = re.compile(r"(?<![a-z])(eval|test|infer|predict)", re.I)
 OTHERWISE = re.compile(rf"pre_?train|fine_?tun|backbone|teacher|best|{EVALUATES.pattern}", re.I)
 """Words of loads from which a training begins, and does not go on."""
-COUNT = re.compile(r"^(?!.*(num|max|total|n_)).*(^|[._])(epoch|iteration|iter|step)s?$|(^|[._])iter_num$", re.I)
-"""What counts how far a training has come."""
+COUNT = re.compile(r"^(\w+_)?(epoch|iteration|iter|step)s?(_num)?$", re.I)
+"""Under which a checkpoint says how far the training had come."""
 LOADER = re.compile(r"load|resum|restor|checkpoint|ckpt|snapshot|recover", re.I)
 """Names of functions that load, and do not much else."""
 OPTIMIZER = re.compile(r"optim|opt$|sched|scaler", re.I)
@@ -85,6 +85,9 @@ class _Finder:
         self._loading, self._progress = Search(loads), Search(puts_progress)
         self._names = {name: value for scope in reversed(scopes) for name, value in scope.names.items()}
         """all that are known around the loop"""
+        calls = [(c, s.names) for s in scopes for node in s.body for c in calls_of(node)]
+        self._written = {ast.unparse(c.args[1]) for c, names in calls if saves(c, names) and len(c.args) > 1}
+        """paths that the script saves to, as it writes them"""
 
     def in_scope(self, scope: Scope) -> Iterator[Load]:
         """All of one scope together: a script may load its model here and its optimizer there."""
@@ -120,11 +123,12 @@ class _Finder:
         told = " ".join([*spot.tests, ast.unparse(spot.statement)])
         if RESUME.search(told):
             return "it is called a resume"
-        counts = [
-            n for s in (*statements, *within) for t in ast.walk(s) if isinstance(t, ast.stmt) for n in assigned(t)
-        ]
-        counted = next((n for n in counts if COUNT.search(n)), None)
-        return f"it sets {counted}" if counted is not None and not OTHERWISE.search(told) else None
+        if OTHERWISE.search(told):
+            return None
+        if any(ast.unparse(c.args[0]) in self._written for c in calls_of(spot.statement) if c.args):
+            return "the file is the one that the training saves to"
+        counted = next((key for s in (*statements, *within) for key in _counts(s)), None)
+        return f"its {counted!r} is read" if counted is not None else None
 
     def _in_place(self, spot: Spot, scope: Scope, names: Names | None = None) -> Way:
         statements = followed_from(spot, scope)
@@ -148,6 +152,17 @@ class _Finder:
                 continue
             if self._loading.finds_here(spot.statement, inner.names):
                 yield self._in_place(spot, inner, {**self._names, **inner.names})
+
+
+def _counts(statement: ast.stmt) -> Iterator[str]:
+    """Keys like "epoch" of what is assigned or returned: a load that is not to be gone on from at most prints them."""
+    for node in ast.walk(statement):
+        value = node.value if isinstance(node, ast.Assign | ast.AugAssign | ast.Return) else None
+        for inner in ast.walk(value) if value is not None else ():
+            keys = [inner.slice] if isinstance(inner, ast.Subscript) else []
+            is_get = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "get"
+            keys += inner.args[:1] if is_get else []  # type: ignore[attr-defined]
+            yield from (k.value for k in keys if isinstance(k, ast.Constant) and COUNT.search(str(k.value)))
 
 
 def is_before_loop(spot: Spot, scope: Scope) -> bool:
