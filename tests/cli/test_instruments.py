@@ -106,9 +106,10 @@ def test_weights_of_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_loop_that_cannot_be_taken_over_gets_the_call_to_paste(tmp_path: Path) -> None:
-    script = SCRIPT.replace("enumerate(train)", "enumerate([(x[:16], y[:16])] * 40)")
+    two = "opt, other = (torch.optim.SGD(m.parameters(), 0.1) for m in (model[0], model[3]))\nschedule"
+    script = SCRIPT.replace("schedule", two, 1).replace("opt.step()", "opt.step(); other.step()")
     status, told, text = measure(tmp_path, "lr", script=script)
-    assert status == 1 and "no DataLoader" in told["problem"]
+    assert status == 1 and "several optimizers" in told["problem"], text
     assert "torchdoctor.find_lr(model, optimizer, train_loader, loss_fn)" in text
 
 

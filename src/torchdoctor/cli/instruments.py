@@ -98,7 +98,7 @@ def perform(
 
 
 def write_subject(target: Target, subject: dict[str, Any]) -> str:
-    """The line above the result: what was measured."""
+    """What stands above the result: what was measured."""
     origin = f"from {Path(subject['checkpoint']).name}" if subject["checkpoint"] else "as the script starts them"
     parts = [f"{subject['model']} ({subject['parameters']:,} parameters, {origin})"]
     if subject["first_loss"] is not None:
@@ -110,7 +110,7 @@ def write_subject(target: Target, subject: dict[str, Any]) -> str:
     parts.append(f"{subject['optimizer']} at {', '.join(list(rates)[:4])}{', ...' if len(rates) > 4 else ''}")
     if subject["clipping"]:
         parts.append(f"clipped at {subject['clipping']:g}")
-    return f"{Path(target.what).name}: {'; '.join(parts)}"
+    return "\n".join([f"{Path(target.what).name}: {'; '.join(parts)}", *(f"note: {n}" for n in subject["notes"])])
 
 
 def _read_script(name: str) -> Target:

@@ -36,12 +36,12 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
     try:
         parts = lay_out(rehearsal)
         parts = replace(parts, accumulation=parts.accumulation * LIMITS.accumulation)
-        if len(rehearsal.roots()) > 1:
+        if rehearsal.why_not is not None and len(rehearsal.roots()) > 1:
             parts = replace(parts, subject=_together(rehearsal))
         checkpoint = child.request["checkpoint"]
         if checkpoint is not None:
             _load(parts, checkpoint)
-        child.tell(subject=describe(parts, checkpoint))
+        child.tell(subject=describe(parts, checkpoint) | {"notes": _notes(parts, child.request)})
         with listening(_Progress(child)):
             result = chosen.perform(parts, **child.request["options"])
     except UsageError as error:
@@ -50,6 +50,17 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
         child.end(over=str(error))
     figure = result.plot().to_json() if child.request["draws"] else None
     child.tell(text=str(result), result=result.to_dict(), figure=figure)
+
+
+def _notes(parts: Parts, request: dict[str, Any]) -> list[str]:
+    from torchdoctor.takeover.measures import MEASURES, lacks_statistics
+
+    found = []
+    if MEASURES[request["instrument"]].of_weights and request["checkpoint"] is None:
+        found.append("these are the weights that the script starts with; --checkpoint FILE measures trained ones")
+    if request["options"].get("training") is False and lacks_statistics(parts):
+        found.append("batch norm has hardly seen data yet, so this is measured in training mode")
+    return found
 
 
 def _together(rehearsal: Rehearsal) -> LoopSubject:
@@ -75,8 +86,9 @@ def describe(parts: Parts, checkpoint: str | None) -> dict[str, Any]:
 
     model, optimizers = parts.subject.model, parts.optimizers
     losses = dict.fromkeys(fact.function for fact in parts.run.facts(LossCallFact) if fact.phase == "train")
-    several = isinstance(model, nn.ModuleDict) and parts.why_no_loss is not None
-    models = [type(m).__name__ for m in (model.values() if several else [model])]
+    models = [
+        type(m).__name__ for m in (model.children() if type(model) in (nn.ModuleDict, nn.ModuleList) else [model])
+    ]
     value = None
     if parts.why_no_loss is None:
         with untouched(model, loaders=(parts.train_loader,)):

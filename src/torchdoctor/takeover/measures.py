@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import ClipFact
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from torchdoctor.takeover.driving import LoopSubject
     from torchdoctor.takeover.parts import Parts
 
+SETTLED = 20
+"""Batches after which a tenth is left of what batch norm's statistics begin with, at the usual momentum of 0.1."""
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -31,6 +34,8 @@ class Measure:
     """takes the parts and the options"""
     drives: bool = True
     """it needs losses from the script's loop"""
+    of_weights: bool = False
+    """what it says holds for one set of weights, and most ask it of trained ones"""
 
 
 def find_rates(parts: Parts, *, validation: bool, **options: Any) -> Result:
@@ -45,7 +50,7 @@ def find_rates(parts: Parts, *, validation: bool, **options: Any) -> Result:
         validation=parts.validation_loader if validation else None,
         **options,
     )
-    return sweep_rates(parts.subject, parts.optimizers[0], parts.train_loader, plan)
+    return sweep_rates(parts.subject, parts.optimizers[0], _loader(parts), plan)
 
 
 def overfit(parts: Parts, *, own_optimizer: bool, samples: int | None, **options: Any) -> Result:
@@ -68,7 +73,7 @@ def clipping(parts: Parts, **options: Any) -> Result:
     return measure_clipping(
         parts.subject,
         _at_meant_rates(parts),
-        parts.train_loader,
+        _loader(parts),
         accumulate=parts.accumulation,
         max_norm=clipped_at(parts),
         **options,
@@ -78,24 +83,32 @@ def clipping(parts: Parts, **options: Any) -> Result:
 def noise_scale(parts: Parts, **options: Any) -> Result:
     from torchdoctor.instruments.noise_scale import measure_noise_scale
 
-    return measure_noise_scale(parts.subject, parts.train_loader, **options)
+    return measure_noise_scale(parts.subject, _loader(parts), **options)
 
 
-def sharpness(parts: Parts, *, batches: int, **options: Any) -> Result:
+def sharpness(parts: Parts, *, batches: int, training: bool, **options: Any) -> Result:
     from torchdoctor.instruments.sharpness import measure_sharpness
 
     optimizer = _at_meant_rates(parts)
     group, plain = optimizer.param_groups[0], type(optimizer).__name__ == "SGD"
     lr = float(group["lr"]) if plain and len(optimizer.param_groups) == 1 else None
     momentum = float(group["momentum"]) if lr is not None else 0.0
-    return measure_sharpness(parts.subject, _first(parts, batches), lr=lr or None, momentum=momentum, **options)
+    return measure_sharpness(
+        parts.subject,
+        _first(parts, batches),
+        lr=lr or None,
+        momentum=momentum,
+        training=training or lacks_statistics(parts),
+        **options,
+    )
 
 
-def landscape(parts: Parts, *, batches: int, to: str | None, **options: Any) -> Result:
+def landscape(parts: Parts, *, batches: int, to: str | None, training: bool, **options: Any) -> Result:
     from torchdoctor.instruments.landscape import map_landscape
 
     between = (parts.subject.model, to) if to is not None else None
-    return map_landscape(parts.subject, _first(parts, batches), between=between, **options)
+    training = training or lacks_statistics(parts)
+    return map_landscape(parts.subject, _first(parts, batches), between=between, training=training, **options)
 
 
 def probe(parts: Parts, **options: Any) -> Result:
@@ -158,11 +171,12 @@ def gradients(parts: Parts, *, batches: int) -> Result:
     subject = parts.subject
     for parameter in subject.model.parameters():
         parameter.grad = None
-    for batch in _first(parts, batches):
+    chosen = _first(parts, batches)
+    for batch in chosen:
         loss = subject.loss(batch)
         if not loss.requires_grad:
             raise UsageError("the loss hangs on no trainable parameter; torchdoctor overfit says why")
-        (loss / batches).backward()
+        (loss / len(chosen)).backward()
     return gradient_summary(subject.model)
 
 
@@ -170,13 +184,19 @@ MEASURES = {
     "lr": Measure(find_rates),
     "overfit": Measure(overfit),
     "clipping": Measure(clipping),
-    "noise-scale": Measure(noise_scale),
-    "sharpness": Measure(sharpness),
-    "landscape": Measure(landscape),
+    "noise-scale": Measure(noise_scale, of_weights=True),
+    "sharpness": Measure(sharpness, of_weights=True),
+    "landscape": Measure(landscape, of_weights=True),
     "probe": Measure(probe, drives=False),
-    "weights": Measure(weights, drives=False),
+    "weights": Measure(weights, drives=False, of_weights=True),
     "gradients": Measure(gradients),
 }
+
+
+def lacks_statistics(parts: Parts) -> bool:
+    """Whether batch norm has hardly seen a batch: in eval mode it would not normalise."""
+    norms = (m for m in parts.subject.model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+    return any(m.num_batches_tracked is not None and int(m.num_batches_tracked) < SETTLED for m in norms)
 
 
 def clipped_at(parts: Parts) -> float | None:
@@ -185,8 +205,13 @@ def clipped_at(parts: Parts) -> float | None:
     return norms[-1] if norms and 0 < norms[-1] < float("inf") else None
 
 
+def _loader(parts: Parts) -> Any:
+    """The script's own; a loop without one has the batches of its first steps."""
+    return parts.train_loader if parts.train_loader is not None else parts.train
+
+
 def _first(parts: Parts, count: int) -> list[Any]:
-    return parts.train[:count] if count <= len(parts.train) else first_batches(parts.train_loader, count)
+    return parts.train[:count] if count <= len(parts.train) else first_batches(_loader(parts), count)
 
 
 def _scaler(parts: Parts) -> Any:
