@@ -38,6 +38,8 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
         parts = replace(parts, accumulation=parts.accumulation * LIMITS.accumulation)
         if rehearsal.why_not is not None and len(rehearsal.roots()) > 1:
             parts = replace(parts, subject=_together(rehearsal))
+        if _is_short(parts) and child.request["early"]:
+            child.end(later=True)
         checkpoint = child.request["checkpoint"]
         if checkpoint is not None:
             _load(parts, checkpoint)
@@ -52,10 +54,17 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
     child.tell(text=str(result), result=result.to_dict(), figure=figure)
 
 
+def _is_short(parts: Parts) -> bool:
+    """Whether the batches of the first steps are all there will be, for want of a loader."""
+    return parts.why_no_loss is None and parts.train_loader is None
+
+
 def _notes(parts: Parts, request: dict[str, Any]) -> list[str]:
     from torchdoctor.takeover.measures import MEASURES, lacks_statistics
 
     found = []
+    if _is_short(parts):
+        found.append(f"no DataLoader could be asked for more, so the batches of {len(parts.train)} steps are used")
     if MEASURES[request["instrument"]].of_weights and request["checkpoint"] is None:
         found.append("these are the weights that the script starts with; --checkpoint FILE measures trained ones")
     if request["options"].get("training") is False and lacks_statistics(parts):

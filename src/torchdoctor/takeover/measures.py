@@ -114,9 +114,9 @@ def landscape(parts: Parts, *, batches: int, to: str | None, training: bool, **o
 def probe(parts: Parts, **options: Any) -> Result:
     from torchdoctor.instruments.probe import linear_probe
 
-    if parts.train_loader is None:
-        raise UsageError("the script takes its batches from no DataLoader that could be looked at")
     try:
+        if parts.train_loader is None:
+            raise UsageError("the script takes its batches from no DataLoader that could be looked at")
         return linear_probe(parts.train_loader, **options)
     except UsageError as error:
         pairs = _pairs(parts, options["samples"]) if parts.why_no_loss is None else None
@@ -132,7 +132,7 @@ def _pairs(parts: Parts, samples: int) -> tuple[Tensor, Tensor] | None:
     targets: list[Tensor] = []
     with untouched(parts.subject.model, loaders=(parts.train_loader,)):
         parts.subject.outputs(parts.train[0])  # what the loop calls is known from here on
-        for batch in parts.train_loader:
+        for batch in _loader(parts):
             given, loss = _given(parts.subject, batch)
             compared = saved_targets(loss)
             if not given or len(compared) != 1 or not compared[0].dim() or len(given[0]) != len(compared[0]):

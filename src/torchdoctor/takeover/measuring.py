@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torchdoctor.attach.target import Target
@@ -68,6 +68,9 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
         )
         if found.text is not None:
             return found
+        if last.get("later"):
+            attempt = replace(attempt, early=False)
+            continue
         found.problem = found.why_not or found.over or last.get("refused")
         if found.problem is None and "killed" in last:
             found.problem = last["killed"]
