@@ -11,7 +11,7 @@ from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.starting import Compared, compare
 from torchdoctor.facts import StartsFact
-from torchdoctor.facts.repeats import RANDOM
+from torchdoctor.facts.repeats import CONTROL, OUTSIDE, RANDOM
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.rules.reproducibility import unseeded_randomness
 
@@ -24,6 +24,7 @@ CHECK = Check(
     needs_loss=False,
     diagnoses=("unseeded-randomness", "nondeterministic-operations"),
 )
+FROM_PYTHON = (OUTSIDE, CONTROL)
 UPDATES = 8
 SECONDS, MOST_SECONDS = 5.0, 25.0
 """A start ends at the first update that comes so long after the first; after so long in all it is given up."""
@@ -61,7 +62,7 @@ def _of_difference(bench: Bench, made: Compared) -> Outcome:
     at = f"{'in' if (fact.at_step or 0) < 0 else 'at'} {unseeded_randomness.when(fact)}"
     what = made.findings[0]["title"].partition(": ")[2] if made.findings else f"{fact.signal} differs"
     where = (Place(file=fact.file, line=fact.line),) if fact.file else ()
-    if not one and not other:
+    if not one or not other:
         text = f"the script sets no seed, so no start can be repeated: two part {at}, where {what}{_place(fact)}"
         return _note(text, _seed(bench), where, fact)
     if moved is not None:
@@ -71,17 +72,22 @@ def _of_difference(bench: Bench, made: Compared) -> Outcome:
         text += f" ({first['given']} and {second['given']}, {_name(first)}), so no start can be repeated"
         return _note(text, Fix("Choose the seed, and write it down.", unseeded_randomness.SEED_ALL), (place,), fact)
     finding = made.findings[0] if made.findings else None
-    seeded = " and ".join(dict.fromkeys(call["whose"] for call in one))
+    seeded = ", ".join(dict.fromkeys(call["whose"] for call in one))
     text = f"the script seeds {seeded} ({_name(one[0])}), and two starts still part {at}: {what}{_place(fact)}"
     return failed(
         text + _too_late(fact, one),
         finding["name"] if finding is not None else unseeded_randomness.RULE.name,
-        Fix(finding["fix"]["text"], finding["fix"]["code"]) if finding is not None else _seed(bench),
+        _fix(finding["fix"], fact) if finding is not None else _seed(bench),
         severity=Severity(finding["severity"]) if finding is not None else Severity.WARNING,
         evidence=tuple(e["text"] for e in finding["evidence"]) if finding is not None else (),
         where=where,
         step=fact.first_step,
     )
+
+
+def _fix(fix: dict[str, Any], fact: StartsFact) -> Fix:
+    more = " Sets of strings are in another order in every process: sort them." if fact.cause in FROM_PYTHON else ""
+    return Fix(f"{fix['text']}{more}", fix["code"])
 
 
 def _note(text: str, fix: Fix, where: tuple[Place, ...], fact: StartsFact) -> Outcome:

@@ -103,7 +103,8 @@ def compare_starts(
     first: dict[str, Any] | None = None,
 ) -> Starts:
     """Start it so many times with the same seed. Where they differ, two more starts are traced. `first`: the
-    {"updates", "seconds"} after which each ends; to its own end without."""
+    {"updates", "seconds"} after which each ends; to its own end without. Starts that seeded themselves with different
+    numbers are not traced."""
     if count < 2:
         raise UsageError(f"--same takes at least 2 starts, not {count}: one has nothing to be compared with")
     launches = [Launch(variant, seed, f"{name}-start-{i + 1}", first=first, wait=i * APART) for i in range(count)]
@@ -112,7 +113,8 @@ def compare_starts(
     if len(runs) < 2:
         raise UsageError(_why_not(outcomes, interrupted))
     fact = _compare(runs, None if variant.passing.how == OWN else seed)
-    if fact.first_step is not None and variant.target.kind != COMMAND:
+    explained = first is not None and len({tuple(call["given"] for call in o.seeded) for o in outcomes}) > 1
+    if fact.first_step is not None and variant.target.kind != COMMAND and not explained:
         fact = _named(fact, _trace(variant, seed, name, fact.first_step, surroundings, board))
     steps, apart = _losses(runs)
     return Starts(
