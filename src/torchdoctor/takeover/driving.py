@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from queue import Queue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,10 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.instruments.subject import Subject
 from torchdoctor.probes.activations import first_tensor
+from torchdoctor.takeover.modes import put_on, take_off
+
+if TYPE_CHECKING:
+    from torchdoctor.takeover.taping import Tapes
 
 PASSED_OVER = 16
 """Batches beside those of two updates that a loop may take without a backward; one that skips all would never end."""
@@ -45,9 +49,9 @@ class _Ended:
 class Driver:
     """`lead`: batches that the loop fetches before it needs them; `accumulation`: backwards an update."""
 
-    def __init__(self, model: nn.Module, lead: int = 0, accumulation: int = 1) -> None:
+    def __init__(self, models: list[nn.Module], lead: int = 0, accumulation: int = 1) -> None:
         self._script = threading.get_ident()
-        self._model = model
+        self._models = models
         self.is_evaluating = False
         """the script has asked for eval mode: what it fetches now is not for training"""
         self._batch: Any = None
@@ -118,7 +122,7 @@ class Driver:
         setattr(holder, name, call)
 
     def _note_mode(self, module: nn.Module, mode: bool = True) -> nn.Module:
-        if self._model in module.modules():
+        if any(module is part or part in module.modules() for part in self._models):
             self.is_evaluating = not mode
         return module
 
@@ -131,7 +135,7 @@ class Driver:
         if not self._is_fresh:
             self._is_fresh = True
             self._entered = self._modes
-            _enter(self._entered)
+            put_on(self._entered)
         return self._batch
 
     def _at_backward(self, *args: Any, **kwargs: Any) -> None:
@@ -147,7 +151,7 @@ class Driver:
 
     def _leave_modes(self) -> None:
         if self.is_script and self._entered:
-            _leave(self._entered)
+            take_off(self._entered)
             self._entered = []
 
     def ended(self, why: str) -> None:
@@ -160,7 +164,7 @@ class Driver:
         """Of that batch, by the script's own loop. What it had fetched ahead goes first."""
         for _ in range(self._lead):
             self._ask(batch, [])
-        return self._whole(self._ask(batch, _get_current_function_mode_stack()))
+        return whole(self._ask(batch, _get_current_function_mode_stack()), self._accumulation)
 
     def _ask(self, batch: Any, modes: list[TorchFunctionMode]) -> Tensor:
         if self._ended is not None:
@@ -176,24 +180,13 @@ class Driver:
         self._is_held = True
         return answer.loss
 
-    def _whole(self, loss: Tensor) -> Tensor:
-        """Without the division by the batches of an update."""
-        node, factor = loss.grad_fn, 1.0
-        while node is not None and (by := _divisor(node)) is not None:
-            node, factor = node.next_functions[0][0], factor * by
-        share = self._accumulation
-        return loss * share if share > 1 and abs(factor - share) < 1e-6 * share else loss
 
-
-def _enter(modes: Iterable[TorchFunctionMode]) -> None:
-    for mode in modes:
-        torch._C._push_on_torch_function_stack(mode)
-
-
-def _leave(modes: list[TorchFunctionMode]) -> None:
-    """What the script itself has entered meanwhile stays."""
-    stack = [torch._C._pop_torch_function_stack() for _ in range(torch._C._len_torch_function_stack())]
-    _enter(mode for mode in reversed(stack) if not any(mode is ours for ours in modes))
+def whole(loss: Tensor, accumulation: int) -> Tensor:
+    """Without the division by the batches of an update."""
+    node, factor = loss.grad_fn, 1.0
+    while node is not None and (by := _divisor(node)) is not None:
+        node, factor = node.next_functions[0][0], factor * by
+    return loss * accumulation if accumulation > 1 and abs(factor - accumulation) < 1e-6 * accumulation else loss
 
 
 def _divisor(node: Any) -> float | None:
@@ -218,7 +211,7 @@ class Undriven:
 class LoopSubject(Subject):
     """The model of a script, with the script's own loop as the way to its loss."""
 
-    def __init__(self, model: nn.Module, driver: Driver | Undriven) -> None:
+    def __init__(self, model: nn.Module, driver: Driver | Tapes | Undriven) -> None:
         super().__init__(model)
         self._driver = driver
         self._called: nn.Module | None = None

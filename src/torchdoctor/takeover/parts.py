@@ -11,8 +11,9 @@ from torch.optim import Optimizer
 
 from torchdoctor.facts import TRAIN, VALIDATION, SchedulerFact
 from torchdoctor.instruments.batches import first_batches
-from torchdoctor.takeover.driving import LoopSubject, Undriven
+from torchdoctor.takeover.driving import Driver, LoopSubject, Undriven, whole
 from torchdoctor.takeover.rehearsal import KEPT, Rehearsal
+from torchdoctor.takeover.taping import Tapes
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
@@ -41,10 +42,10 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
     session = rehearsal.session
     train, validation = rehearsal.loader_of(TRAIN), rehearsal.loader_of(VALIDATION)
     return Parts(
-        subject=LoopSubject(rehearsal.roots()[0], rehearsal.driver or Undriven(rehearsal.why_not or "")),
-        train=_batches(rehearsal, train),
+        subject=LoopSubject(rehearsal.model(), _way_to_loss(rehearsal)),
+        train=rehearsal.tapes or _batches(rehearsal, train),
         validation=_batches(rehearsal, validation),
-        train_loader=train,
+        train_loader=None if rehearsal.tapes else train,
         validation_loader=validation,
         optimizers=[optimizer for _, optimizer in session.registry.live_optimizers()],
         schedulers=rehearsal.schedulers,
@@ -55,6 +56,13 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         why_no_loss=rehearsal.why_not,
         run=rehearsal.run,
     )
+
+
+def _way_to_loss(rehearsal: Rehearsal) -> Driver | Tapes | Undriven:
+    if rehearsal.tapes:
+        accumulation = rehearsal.accumulation()
+        return Tapes(lambda loss: whole(loss, accumulation))
+    return rehearsal.driver or Undriven(rehearsal.why_not or "")
 
 
 def _batches(rehearsal: Rehearsal, loader: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from types import ModuleType
 from typing import Any
@@ -43,6 +43,8 @@ class Rehearsal:
         self._loader_of: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._given: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._walks: dict[int, int] = {}
+        self._trained_on: dict[int, int] = {}
+        """batches that a loader gave since the first update, validation left out"""
         self.batches: dict[int, list[Any]] = {}
         """the first that each loader gave, by its identity"""
         self.loaders: dict[int, Any] = {}
@@ -55,8 +57,12 @@ class Rehearsal:
         self.driver: Any = None
         self._taken: Any = None
         """the loader of the loop that is driven"""
+        self._recorder: Any = None
+        """listens to a loop that cannot be given batches"""
+        self.tapes: list[Any] = []
+        """its steps, as batches"""
         self.why_not: str | None = None
-        """the loop cannot be driven"""
+        """no loss can be asked for"""
         self._kept: list[Any] = []
         self._thread = threading.get_ident()
 
@@ -118,6 +124,7 @@ class Rehearsal:
         batch = following(iterator)
         self._given[iterator] = given + 1
         self._fetched += trains
+        self._trained_on[id(loader)] = self._trained_on.get(id(loader), 0) + (trains and self._begun is not None)
         held = self.batches.setdefault(id(loader), [])
         self.loaders[id(loader)] = loader
         if len(held) < KEPT:
@@ -139,7 +146,7 @@ class Rehearsal:
         if self._begun is None:
             return False
         train = [loader for loader in self.loaders.values() if self._phase(loader) == TRAIN]
-        walks = max((self._walks.get(id(loader), 0) for loader in train), default=0)
+        walks = sum(self._walks.get(id(loader), 0) for loader in train) / max(1, len(_datasets(train)))
         if self._early:
             return self.session.step_start.is_learned or walks > 0 or self.session.loop.updates >= EARLY_UPDATES
         validated = any(self._phase(loader) == VALIDATION for loader in self.loaders.values())
@@ -159,14 +166,23 @@ class Rehearsal:
         self._kept = [Trained(model) for model in models[1:]]
         if models:
             self._kept.append(Trained(models[0], *optimizers, *self.schedulers, *self.session.capturing.scalers))
+        if len(_datasets(self.loaders.values())) != 1 and len(optimizers) == 1:
+            from torchdoctor.takeover.taping import Recorder
+
+            self._recorder = Recorder(self.roots(), KEPT)
+            self._recorder.begin()
 
     def _updated(self) -> None:
-        """A loop that takes its batches from no loader cannot be given any."""
+        """A loop that takes its batches from no loader is left here, once enough of its steps are known."""
+        if threading.get_ident() != self._thread:
+            return
         if self.driver is None:
             self._updates += 1
             self._until_update = (self._fetched, self.session.loop.backwards)
+        if self._recorder is not None:
+            self._recorder.forget()
         if self.driver is None and self.why_not is None and not self.batches and self._is_over():
-            self.why_not = "the loop takes its batches from no DataLoader, so it cannot be given others"
+            self._take_tapes("the loop takes its batches from no DataLoader, so it cannot be given others")
             self._begin()
 
     # -- and then ----------------------------------------------------------------------------
@@ -174,17 +190,23 @@ class Rehearsal:
     def _take_over(self) -> None:
         from torchdoctor.takeover.driving import Driver
 
-        train = [loader for loader in self.loaders.values() if self._phase(loader) == TRAIN]
-        optimizers = list(self.session.registry.live_optimizers())
-        if len(train) > 1:
-            self.why_not = "the loop takes batches from several loaders at a time"
-        elif len(optimizers) > 1:
+        read = [loader for key, loader in self.loaders.items() if self._trained_on.get(key, 0) > 1]
+        if len(_datasets(loader for loader in read if self._phase(loader) != VALIDATION)) > 1:
+            self._take_tapes("the loop takes batches from several loaders at a time")
+        elif len(list(self.session.registry.live_optimizers())) > 1:
             self.why_not = "several optimizers take turns in the loop"
-        elif len(self.roots()) != 1:
-            self.why_not = "several models are trained together"
         else:
-            self.driver = Driver(self.roots()[0], self.session.step_start.lead, self.accumulation())
+            self.driver = Driver(self.roots(), self.session.step_start.lead, self.accumulation())
         self._begin()
+
+    def _take_tapes(self, reason: str) -> None:
+        if len(list(self.session.registry.live_optimizers())) > 1:
+            self.why_not = f"{reason}, and several optimizers take turns in it"
+        elif self._recorder is None or self._recorder.why_not or not self._recorder.batches:
+            more = self._recorder.why_not if self._recorder is not None else None
+            self.why_not = f"{reason}; {more}" if more else reason
+        else:
+            self.tapes = self._recorder.batches
 
     def _begin(self) -> None:
         from torchdoctor.attach import guard
@@ -196,6 +218,8 @@ class Rehearsal:
         self.epochs = find_epochs(frames)
         lift_limits(frames)
         guard.STATE.thread = guard.NOBODY  # no site of the session runs from here on
+        if self._recorder is not None:
+            self._recorder.end()
         for kept in self._kept:
             kept.put_back()
         if self.driver is not None:
@@ -215,6 +239,13 @@ class Rehearsal:
             model for _, model in self.session.registry.live_models() if any(id(p) in held for p in model.parameters())
         ]
 
+    def model(self) -> Any:
+        """All that is trained, as one module."""
+        from torch.nn import ModuleList
+
+        roots = self.roots()
+        return roots[0] if len(roots) == 1 else ModuleList(roots)
+
     def accumulation(self) -> int:
         """Batches an update."""
         fetched, backwards = self._until_update
@@ -224,6 +255,11 @@ class Rehearsal:
 
     def loader_of(self, phase: str) -> Any:
         return next((loader for loader in self.loaders.values() if self._phase(loader) == phase), None)
+
+
+def _datasets(loaders: Iterable[Any]) -> set[int]:
+    """A loop may make a new loader of the same data for every epoch."""
+    return {id(loader.dataset) for loader in loaders}
 
 
 def _frames() -> list[Any]:
