@@ -1,4 +1,4 @@
-"""Small trainings to find the learning rate of: six models on data that needs no network, four optimizers."""
+"""Small trainings to find the learning rate of: nine models on data that needs no network, four optimizers."""
 
 from __future__ import annotations
 
@@ -60,6 +60,34 @@ class Transformer(nn.Module):
         return self.head(self.inner(x, mask=mask, is_causal=True)).transpose(1, 2)
 
 
+class Gated(nn.Module):
+    """Reads a series and says how it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.head = nn.GRU(1, 24, batch_first=True), nn.Linear(24, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.inner(x)[0][:, -1])[:, 0]
+
+
+class Residual(nn.Module):
+    """Convolutions without batch norm, each added to what went in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(1, 12, 3, padding=1), nn.Linear(12, 10)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.GroupNorm(3, 12), nn.SiLU(), nn.Conv2d(12, 12, 3, padding=1)) for _ in range(3)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(x.mean((2, 3)))
+
+
 def digits() -> tuple[Tensor, Tensor]:
     from sklearn.datasets import load_digits
 
@@ -100,6 +128,21 @@ def chain() -> tuple[Tensor, Tensor]:
     return torch.tensor(drawn[:, :-1]), torch.tensor(drawn[:, 1:])
 
 
+def waves() -> tuple[Tensor, Tensor]:
+    random = np.random.default_rng(0)
+    pace, begin = random.uniform(0.2, 0.9, (1800, 1)), random.uniform(0, 6.3, (1800, 1))
+    series = np.sin(begin + pace * np.arange(25)) + 0.1 * random.normal(size=(1800, 25))
+    return torch.tensor(series[:, :-1, None], dtype=torch.float32), torch.tensor(series[:, -1], dtype=torch.float32)
+
+
+def marks() -> tuple[Tensor, Tensor]:
+    from sklearn.datasets import make_multilabel_classification
+
+    x, y = make_multilabel_classification(1800, 30, n_classes=8, random_state=0)
+    x = (x - x.mean(0)) / x.std(0)
+    return torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+
+
 def build_mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
 
@@ -121,6 +164,11 @@ def build_regression() -> nn.Module:
     return nn.Sequential(*hidden)
 
 
+def build_multilabel() -> nn.Module:
+    hidden = (nn.Linear(30, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU())
+    return nn.Sequential(*hidden, nn.Dropout(0.1), nn.Linear(64, 8))
+
+
 TASKS = {
     "MLP": Task(build_mlp, nn.CrossEntropyLoss(), digits),
     "LSTM": Task(Recurrent, nn.CrossEntropyLoss(), rows),
@@ -128,8 +176,11 @@ TASKS = {
     "CNN": Task(build_cnn, nn.CrossEntropyLoss(), pictures),
     "transformer": Task(Transformer, nn.CrossEntropyLoss(), chain),
     "autoencoder": Task(build_autoencoder, nn.MSELoss(), same),
+    "GRU": Task(Gated, nn.MSELoss(), waves),
+    "residual": Task(Residual, nn.CrossEntropyLoss(), pictures),
+    "multi-label": Task(build_multilabel, nn.BCEWithLogitsLoss(), marks),
 }
-UNSEEN = ("CNN", "transformer", "autoencoder")
+UNSEEN = ("GRU", "residual", "multi-label")
 """Nothing of torchdoctor was chosen by looking at these."""
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {

@@ -65,7 +65,8 @@ def test_each_rule_on_a_curve_that_is_known() -> None:
     assert math.log10(found.valley or 0) == pytest.approx(tenth_done + 2 / 3 * (-2 - tenth_done), abs=0.03)
     assert math.log10(found.divergence or 0) == pytest.approx(-1.75, abs=0.03)
     assert math.log10(found.tenth or 0) == pytest.approx(-2.75, abs=0.03)
-    assert found.recommended == found.tenth
+    expected = (math.log10(found.valley or 0) - 2.75 - 2) / 3
+    assert math.log10(found.recommended or 0) == pytest.approx(expected, abs=0.03)
 
 
 def test_what_offset_and_unit_the_loss_has_does_not_matter() -> None:
@@ -89,9 +90,10 @@ def test_an_explosion_does_not_reach_back() -> None:
     assert suggest(trace(wild, 0.9)).recommended == pytest.approx(suggest(trace(calm, 0.9)).recommended, rel=0.1)
 
 
-def test_the_middle_one_is_recommended() -> None:
-    assert Suggestions(0.001, 0.1, 0.01).recommended == pytest.approx(0.01)
-    assert Suggestions(0.001, None, 0.1).recommended == pytest.approx(0.01)
+def test_a_rate_amid_the_rules_is_recommended() -> None:
+    assert Suggestions(0.001, 0.01, 0.001, 0.1).recommended == pytest.approx(0.01)
+    assert Suggestions(0.001, None, 0.001, 0.1).recommended == pytest.approx(0.01)
+    assert Suggestions(0.001, 5.0, 0.01, 0.1).recommended == pytest.approx(10 ** (-4 / 3)), "never above the turn"
     assert Suggestions().recommended is None
     assert combine([Suggestions(0.1), Suggestions(0.001), Suggestions(0.01, 0.2)]) == Suggestions(pytest.approx(0.01))
 

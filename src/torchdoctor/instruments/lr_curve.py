@@ -180,10 +180,12 @@ class Suggestions:
 
     @property
     def recommended(self) -> float | None:
-        """The middle one of the three. They err for different reasons (noise tips the steepest place, how long training
-        lasts moves the divergence, a slow start stretches the valley), so one that is off is outvoted."""
-        known = [r for r in (self.steepest, self.tenth, self.valley) if r is not None]
-        return middle(known) if known else None
+        """The mean, on the logarithmic axis, of valley, tenth and turn. Valley and tenth err to the low side where the
+        loss falls slowly or a rate holds only for a while, the turn errs to the high side: a rate that lowers the loss
+        for a step is not one to train with. The steepest place is left out, since it is where a slow start ends."""
+        known = [r for r in (self.valley, self.turn) if r is not None]
+        known += [self.tenth if self.turn is None else min(self.tenth, self.turn)] if self.tenth is not None else []
+        return float(10 ** np.mean(np.log10(known))) if known else None
 
     @property
     def disagreement(self) -> float:

@@ -29,7 +29,7 @@ WIDTH = 100
 @dataclass(frozen=True)
 class LearningRates(Result):
     recommended: float | None
-    """what to set: the middle one of the three rules; None where no rate made the loss fall"""
+    """what to set: the mean of valley, tenth and turn on the logarithmic axis; None where no rate made the loss fall"""
     steepest: float | None
     tenth: float | None
     valley: float | None
@@ -90,15 +90,16 @@ class LearningRates(Result):
             return "\n".join([*lines, self._swept()])
         if len(self.group_rates) > 1:
             lines.append(f"  parameter groups: {', '.join(f'{rate:.2g}' for rate in self.group_rates)}")
-        lines += ["  It is the middle one of", *(f"    {n:<22}{rate}  {what}" for n, rate, what in self._rules())]
+        lines += ["  It lies amid", *(f"    {n:<22}{rate}  {what}" for n, rate, what in self._rules())]
         return "\n".join([*lines, self._fall(), self._swept()])
 
     def _rules(self) -> list[tuple[str, str, str]]:
         tenth = "the loss did not diverge" if self.divergence is None else f"it diverges at {self.divergence:.2g}"
         rows = (
             ("steepest descent", self.steepest, "where the loss falls fastest"),
-            ("valley", self.valley, f"two thirds of the way down to the turn at {self.turn or 0:.2g}"),
+            ("valley", self.valley, "two thirds of the way down to the lowest loss"),
             ("tenth of divergence", self.tenth, tenth),
+            ("lowest loss", self.turn, "rates above it lose again what was gained"),
         )
         return [(name, "-".ljust(8) if rate is None else f"{rate:<8.2g}", what) for name, rate, what in rows]
 
@@ -141,6 +142,7 @@ class LearningRates(Result):
             ("steepest descent", self.steepest, ORANGE, "dot"),
             ("valley", self.valley, PURPLE, "dot"),
             ("tenth of divergence", self.tenth, GREY, "dot"),
+            ("lowest loss", self.turn, BLUE, "dot"),
             ("divergence", self.divergence, RED, "dash"),
             ("recommended", self.recommended, GREEN, "solid"),
         ):
