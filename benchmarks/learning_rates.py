@@ -3,10 +3,10 @@
     python benchmarks/learning_rates.py [--seeds reported|tuning] [--pairs TEXT] [--jobs N] [--write]
 
 Twenty-seven pairs of a small model and an optimizer. For each, a grid of three rates a decade is trained for 400
-updates with three seeds; the best rate is that with the lowest validation loss (mean of its logarithm over seeds and over five
-looks at the end). Each tool then gets the same fresh models and data with the same seeds, as its own documentation
-calls it. Rules and constants of torchdoctor were chosen on the tuning seeds and six of the models; the figures that are
-written are of seeds, and for a third of the pairs of models, that nothing was chosen by.
+updates with three seeds; the best rate is that with the lowest validation loss (mean of its logarithm over seeds and
+over five looks at the end). Each tool then gets the same fresh models and data with the same seeds, as its own
+documentation calls it. Rules and constants of torchdoctor were chosen on the tuning seeds and six of the models; the
+figures that are written are of seeds, and for a third of the pairs of models, that nothing was chosen by.
 """
 
 from __future__ import annotations

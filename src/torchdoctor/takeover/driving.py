@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.instruments.subject import Subject
 from torchdoctor.probes.activations import first_tensor
-from torchdoctor.takeover.modes import put_on, take_off
+from torchdoctor.takeover.modes import Modes
 
 if TYPE_CHECKING:
     from torchdoctor.takeover.taping import Tapes
@@ -68,9 +67,9 @@ class Driver:
         """a batch was fetched since the last backward: a second backward on one batch is passed over"""
         self._fetched = 0
         """batches since then"""
-        self._modes: list[TorchFunctionMode] = []
+        self._modes = Modes()
         """of the thread that asks: they hold in a thread alone, and what they are to see is done in the script's"""
-        self._entered: list[TorchFunctionMode] = []
+        self._entered: Modes | None = None
         self._backward = torch.autograd.backward
 
     # -- in the thread of the script ----------------------------------------------------
@@ -135,7 +134,7 @@ class Driver:
         if not self._is_fresh:
             self._is_fresh = True
             self._entered = self._modes
-            put_on(self._entered)
+            self._entered.put_on()
         return self._batch
 
     def _at_backward(self, *args: Any, **kwargs: Any) -> None:
@@ -150,9 +149,9 @@ class Driver:
             self._released.acquire()
 
     def _leave_modes(self) -> None:
-        if self.is_script and self._entered:
-            take_off(self._entered)
-            self._entered = []
+        if self.is_script and self._entered is not None:
+            self._entered.take_off()
+            self._entered = None
 
     def ended(self, why: str) -> None:
         """The script is over; whoever waits for it is told."""
@@ -163,10 +162,10 @@ class Driver:
     def loss(self, batch: Any) -> Tensor:
         """Of that batch, by the script's own loop. What it had fetched ahead goes first."""
         for _ in range(self._lead):
-            self._ask(batch, [])
-        return whole(self._ask(batch, _get_current_function_mode_stack()), self._accumulation)
+            self._ask(batch, Modes())
+        return whole(self._ask(batch, Modes.of_this_thread()), self._accumulation)
 
-    def _ask(self, batch: Any, modes: list[TorchFunctionMode]) -> Tensor:
+    def _ask(self, batch: Any, modes: Modes) -> Tensor:
         if self._ended is not None:
             raise LoopEndedError(self._ended)
         self._batch, self._modes = batch, modes

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from torchdoctor.attach.guard import unseen
 from torchdoctor.instruments.state import Randomness, untouched
-from torchdoctor.takeover.modes import take_off
+from torchdoctor.takeover.modes import Modes
 
 SAME = 1e-4
 """Relative difference up to which a step done again counts as the same: kernels may add in another order."""
@@ -118,7 +118,7 @@ class Recorder(TorchFunctionMode):
     def end(self) -> None:
         for handle in self._handles:
             handle.remove()
-        take_off([self])
+        Modes([self]).take_off()
 
     def forget(self) -> None:
         """An update was made: what comes now belongs to the next step."""
