@@ -187,3 +187,22 @@ def test_an_autoencoder_of_tokens_may_see_its_targets() -> None:
 
     ids = _ids(length=12)
     assert Program(Code(), loader(ids, ids.clone()), token_loss).outcome(NAME).passed is None
+
+
+def test_a_model_that_gives_its_loss_as_well() -> None:
+    """As many do that are called with their targets."""
+
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Decoder()
+
+        def forward(self, ids: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+            scores = self.inner(ids)
+            return scores, F.cross_entropy(scores.flatten(0, 1), targets.flatten())
+
+    program = HEALTHY["decoder"]()
+    program.model, program.loss_fn = WithLoss(), None
+    program.more = {"step_fn": lambda model, batch: model(*batch)[1]}
+    outcome = program.outcome(NAME)
+    assert outcome.passed, outcome.text

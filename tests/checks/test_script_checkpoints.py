@@ -129,7 +129,9 @@ def test_weights_alone_of_the_file_that_the_training_writes(tmp_path: Path) -> N
 
 
 def test_the_count_of_epochs_tells_of_a_resume(tmp_path: Path) -> None:
-    text = "if os.path.exists('x.pt'):\n    ckpt = torch.load('x.pt')\n    model.load_state_dict(ckpt['model'])\n    {}\n"
+    text = (
+        "if os.path.exists('x.pt'):\n    ckpt = torch.load('x.pt')\n    model.load_state_dict(ckpt['model'])\n    {}\n"
+    )
     assert resume(tmp_path, text.format("start_epoch = ckpt['epoch'] + 1")).passed is False
     assert resume(tmp_path, text.format("print('trained for', ckpt['epoch'])")).passed
 

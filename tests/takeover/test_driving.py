@@ -244,6 +244,14 @@ def test_loops_that_take_their_batches_in_other_ways(body: str, tmp_path: Path) 
     assert told["fitted"][1] < told["fitted"][0]
 
 
+def test_a_rate_that_the_loop_warms_up_from_nothing_is_no_rate_of_zero(tmp_path: Path) -> None:
+    warmed = SLICED.replace(
+        "    opt.zero_grad()", "    opt.param_groups[0]['lr'] = 1e-3 * step / 100\n    opt.zero_grad()"
+    )
+    told = drive(warmed, tmp_path)
+    assert told["fitted"][1] < told["fitted"][0]
+
+
 def test_loops_that_cannot_be_driven_are_told(tmp_path: Path) -> None:
     body = """
 one, two = net(), net()

@@ -41,6 +41,8 @@ class Bench:
     """batches an update"""
     step_of_schedule: str | None = None
     """"update" or "epoch": how often the schedulers are stepped, where known"""
+    sets_rates: bool = False
+    """the loop sets learning rates as it goes, without a scheduler"""
     save: Callable[[Any], Any] | None = None
     """the user's own, of a checkpoint to a path"""
     load: Callable[[Any], Any] | None = None

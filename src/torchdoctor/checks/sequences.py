@@ -68,6 +68,8 @@ def by_position(tensor: Tensor, sequence: Sequence) -> Tensor | None:
     """(rows, length, rest) of an output; None where it has no time."""
     rows, lengths = sequence.rows, (sequence.length, sequence.length - 1)
     shape = list(tensor.shape)
+    if not shape:
+        return None
     first = [rows, shape[1]] if sequence.time == 1 and len(shape) > 1 else [shape[0], rows]
     if len(shape) >= 2 and shape[:2] == first and shape[sequence.time] in lengths:
         return tensor.movedim(sequence.time, 1).reshape(rows, shape[sequence.time], -1)

@@ -78,6 +78,8 @@ def perform(bench: Bench) -> Outcome:
         return skipped("the range test does not tell: no rate moves the loss beyond its noise in a moment")
     if found.divergence is not None and rate >= found.divergence:
         return _too_high(bench, optimizer, rate, found)
+    if rate * FAR_BELOW < found.recommended and bench.sets_rates:
+        return skipped(f"it is {figure(rate)} in the first steps, and the loop sets it anew as it goes")
     if rate * FAR_BELOW < found.recommended:
         return _too_low(bench, optimizer, rate, found)
     return _useful(rate, found)

@@ -34,6 +34,7 @@ class Parts:
     epochs: int | None
     accumulation: int
     step_of_schedule: str | None
+    sets_rates: bool
     why_no_loss: str | None
     run: Run
 
@@ -53,6 +54,7 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         epochs=rehearsal.epochs,
         accumulation=rehearsal.accumulation(),
         step_of_schedule=_stepped_by(rehearsal.run),
+        sets_rates=rehearsal.sets_rates,
         why_no_loss=rehearsal.why_not,
         run=rehearsal.run,
     )

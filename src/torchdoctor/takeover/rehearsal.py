@@ -63,6 +63,8 @@ class Rehearsal:
         """its steps, as batches"""
         self.why_not: str | None = None
         """no loss can be asked for"""
+        self.sets_rates = False
+        """the loop sets learning rates as it goes, without a scheduler"""
         self._kept: list[Any] = []
         self._thread = threading.get_ident()
 
@@ -220,13 +222,28 @@ class Rehearsal:
         guard.STATE.thread = guard.NOBODY  # no site of the session runs from here on
         if self._recorder is not None:
             self._recorder.end()
+        reached = self._rates()
         for kept in self._kept:
             kept.put_back()
+        self.sets_rates = not self.schedulers and reached != self._rates()
+        self._leave_zero(reached)
         if self.driver is not None:
             self.driver.take_over(optimizer for _, optimizer in self.session.registry.live_optimizers())
         self._work.start()
         if self.driver is None:
             self.wait()
+
+    def _rates(self) -> list[float]:
+        return [float(group["lr"]) for group in self._groups() if "lr" in group]
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for _, optimizer in self.session.registry.live_optimizers() for group in optimizer.param_groups]
+
+    def _leave_zero(self, reached: list[float]) -> None:
+        """Where the loop itself warms the rate up from nothing, nothing could be learned at its first one."""
+        if self.sets_rates and not any(self._rates()):
+            for group, rate in zip((g for g in self._groups() if "lr" in g), reached, strict=True):
+                group["lr"] = rate
 
     def wait(self) -> None:
         """For the work to be done: that ends the process."""
