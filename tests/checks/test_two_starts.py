@@ -62,6 +62,22 @@ def test_a_seeded_script_is_the_same_twice_and_nothing_of_it_stays(
     assert [p.name for p in tmp_path.iterdir()] == ["train.py"]
 
 
+def test_files_of_the_user_in_other_folders_are_neither_removed_nor_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start is a real one: it may begin with clearing the folder of its results, wherever that is."""
+    here, results = tmp_path / "here", tmp_path / "results"
+    (results / "best").mkdir(parents=True)
+    (results / "best" / "model.pt").write_text("precious")
+    here.mkdir()
+    monkeypatch.chdir(here)
+    clear = f"import os, shutil; out = {str(results)!r}; shutil.rmtree(out); os.makedirs(out); "
+    seeds = f"{clear}open(out + '/log', 'w').write('x'); torch.manual_seed(0)"
+    outcome = two_starts.perform(bench_of(here, seeds=seeds, batch=f"{PLAIN}; torch.save(x, out + '/x.pt')"))
+    assert outcome.passed, outcome.text
+    assert [p.name for p in results.rglob("*")] == ["best", "model.pt"]
+
+
 def test_a_script_that_seeds_and_still_differs(tmp_path: Path) -> None:
     batch = "rows = torch.from_numpy(np.random.default_rng().normal(size=(8, 6))).float()"
     outcome = two_starts.perform(bench_of(tmp_path, batch=batch))

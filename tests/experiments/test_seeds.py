@@ -428,18 +428,30 @@ def test_names_do_not_clash_with_runs_that_are_there(tmp_path: Path) -> None:
 
 WRITES = """
 import os
+import shutil
 open("best.txt", "a").write("x")
 assert open("best.txt").read() == "oldx"
 assert "best.txt" in os.listdir(".")
 os.makedirs("out")
 os.remove("old.txt")
 assert not os.path.exists("old.txt")
+shutil.rmtree("results")
+assert not os.path.exists("results/kept.txt")
+os.makedirs("results")
+assert os.listdir("results") == []
+os.symlink("new.txt", "results/last.txt")
+open("results/new.txt", "w").write("new")
+assert open("results/last.txt").read() == "new"
+os.close(os.open(f"{os.getpid()}.lock", os.O_CREAT | os.O_EXCL | os.O_RDWR))
+os.remove(f"{os.getpid()}.lock")
 """
 
 
 def test_files_are_kept_apart(tmp_path: Path) -> None:
     (tmp_path / "best.txt").write_text("old")
     (tmp_path / "old.txt").write_text("old")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "kept.txt").write_text("kept")
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
@@ -448,7 +460,8 @@ def test_files_are_kept_apart(tmp_path: Path) -> None:
         os.chdir(here)
     assert [o.status for o in found] == [FINISHED, FINISHED], found[0].tail
     assert (tmp_path / "best.txt").read_text() == "old" and (tmp_path / "old.txt").exists()
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob("*.lock"))
+    assert [p.name for p in (tmp_path / "results").iterdir()] == ["kept.txt"]
     assert (tmp_path / "runs" / "files" / "t-seed-1" / "best.txt").read_text() == "oldx"
 
 

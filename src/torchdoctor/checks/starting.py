@@ -67,7 +67,11 @@ def main(text: str) -> None:
     target = Target(asked["kind"], asked["what"], tuple(asked["arguments"]))
     variant, first = Variant(target.stem, target, Passing(OWN)), {n: asked[n] for n in ("updates", "seconds")}
     with tempfile.TemporaryDirectory(prefix="torchdoctor-") as folder:
-        at = Surroundings(Path(folder).resolve(), asked["jobs"], asked["timeout"])
+        temporary = Path(folder).resolve() / "t"
+        temporary.mkdir()
+        own = {"TMPDIR": str(temporary)}  # what a start leaves in it goes with the folder
+        out, jobs, timeout = temporary.parent, asked["jobs"], asked["timeout"]
+        at = Surroundings(out, jobs, timeout, everywhere=True, environment=own)
         try:
             if asked["traced"]:
                 made = trace_starts(variant, "check", TRACED, at, Silent())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ SETUP = 15.0
 def perform(bench: Bench) -> Outcome:
     if bench.target is None:
         return skipped("there is no script that could be started again")
-    again = f"torchdoctor seeds --same 2 {' '.join(bench.target.words)}"
+    again = f"torchdoctor seeds --same 2 {shlex.join(bench.target.words)}"
     if bench.setup is not None and bench.setup > SETUP:
         return skipped(f"the script takes {bench.setup:.0f} s to its first update; without a limit: {again}")
     earlier = bench.outcomes.get("repeated-start")

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from typing import Any
 from torchdoctor.attach.importing import after_import
 
 WRITING = frozenset("wax+")
+EVERYWHERE = Path(os.sep)
+"""A root that holds all files; devices and what the system tells are none."""
+SYSTEM = tuple(Path(name) for name in ("/dev", "/proc", "/sys"))
 READERS = ("stat", "lstat", "access", "chmod", "utime")
 """Of the os module, by a path that comes first: of what was written apart, else of what was there."""
 REMOVERS = ("remove", "unlink", "rmdir", "truncate")
@@ -35,6 +39,8 @@ class Apart:
         self._shared = [self._folder, *(os.path.realpath(path) for path in shared)]
         self._gone: set[str] = set()
         """what the program has removed, and the others still have"""
+        self._own: set[str] = set()
+        """files that the program alone can have made, such as locks: they lie, and are removed, where it wants them"""
         self._stat = os.stat
 
     def other(self, path: Any, listed: bool = False) -> str | None:
@@ -42,13 +48,16 @@ class Apart:
         if not isinstance(path, str | bytes | os.PathLike):
             return None
         text = os.fsdecode(path)
-        full = os.path.normpath(text if text.startswith(os.sep) else f"{Path.cwd()}{os.sep}{text}")
-        if any(_inside(full, folder) for folder in self._shared):
+        full = _full(text)
+        if full in self._own or any(_inside(full, folder) for folder in self._shared):
             return None
         root = next((r for r in self._roots if _inside(full, r)), None)
         if root is None or (full == root and not listed):
             return None
-        return f"{self._folder}{full[len(root) :]}"
+        return f"{self._folder}{full[len(root.rstrip(os.sep)) :]}"
+
+    def own(self, path: Any) -> None:
+        self._own.add(_full(os.fsdecode(path)))
 
     def find(self, path: Any) -> Any:
         """What is to be read."""
@@ -72,10 +81,10 @@ class Apart:
     def remove(self, path: Any) -> bool:
         """Whether it was only there before, and is forgotten now."""
         other = self.other(path)
-        if other is None or self.exists(other) or other in self._gone or not self.exists(path):
+        if other is None or other in self._gone or not self.exists(path):
             return False
         self._gone.add(other)
-        return True
+        return not self.exists(other)
 
     def rename(self, source: Any, target: Any, original: Callable[..., Any]) -> None:
         """What was there before stays for the others, so it is copied."""
@@ -104,6 +113,9 @@ class Apart:
         found = {entry.name: entry for entry in original(path)} if self.exists(path) else {}
         found.update({entry.name: entry for entry in original(other)})
         return _Entries(entry for name, entry in found.items() if f"{other}{os.sep}{name}" not in self._gone)
+
+    def is_gone(self, path: Any) -> bool:
+        return self.other(path) in self._gone
 
     def exists(self, path: Any) -> bool:
         try:
@@ -155,25 +167,31 @@ def keep_apart(folder: Path, roots: Sequence[Path], shared: Sequence[Path] = ())
         _lead(name, lambda call: lambda path, *a, **k: None if apart.remove(path) else call(apart.find(path), *a, **k))
     for name in ("rename", "replace"):
         _lead(name, lambda call: lambda src, dst: apart.rename(src, dst, call))
-    _lead("open", lambda call: lambda path, flags, *args: call(_by_flags(apart, path, flags), flags, *args))
+    _lead("open", lambda call: lambda path, flags, *args: _open(apart, call, path, flags, *args))
     _lead("mkdir", lambda call: lambda path, *args, **kwargs: _make_folder(apart, path, call, *args, **kwargs))
+    _lead("symlink", lambda call: lambda src, dst, *args, **kwargs: call(src, apart.make(dst), *args, **kwargs))
+    _lead("link", lambda call: lambda src, dst, **kwargs: call(apart.find(src), apart.make(dst), **kwargs))
     _lead("listdir", lambda call: lambda path=".": apart.names(path or ".", call))
     _lead("scandir", lambda call: lambda path=".": apart.entries(path or ".", call))
+    # Whole folders are removed by names within descriptors, which go by; else they are removed path by path.
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]
     after_import("torch", functools.partial(_lead_torch, apart))
 
 
-def _by_flags(apart: Apart, path: Any, flags: int) -> Any:
-    if flags & os.O_EXCL:
-        return path  # a temporary file or a lock, whose name is nobody else's
+def _open(apart: Apart, call: Callable[..., int], path: Any, flags: int, *args: Any) -> int:
+    if flags & os.O_EXCL:  # a temporary file or a lock, whose name is nobody else's
+        opened = call(path, flags, *args)
+        apart.own(path)
+        return opened
     if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-        return apart.make(path, copies=not flags & os.O_TRUNC)
-    return apart.find(path)
+        return call(apart.make(path, copies=not flags & os.O_TRUNC), flags, *args)
+    return call(apart.find(path), flags, *args)
 
 
 def _make_folder(apart: Apart, path: Any, call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """One that is there is there; a new one is made apart."""
-    other = apart.other(path)
-    call(path if other is None or apart.exists(path) else apart.make(path), *args, **kwargs)
+    """One that is there is there; a new one is made apart, as is one that the program has removed."""
+    is_there = apart.other(path) is None or (apart.exists(path) and not apart.is_gone(path))
+    call(path if is_there else apart.make(path), *args, **kwargs)
 
 
 def _lead(name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -217,5 +235,9 @@ def _make_parents(path: str) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
 
 
+def _full(text: str) -> str:
+    return os.path.normpath(text if text.startswith(os.sep) else f"{Path.cwd()}{os.sep}{text}")
+
+
 def _inside(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}{os.sep}")
+    return path == folder or path.startswith(f"{folder.rstrip(os.sep)}{os.sep}")

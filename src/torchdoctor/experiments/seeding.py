@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
-from torchdoctor.experiments.apart import keep_apart
+from torchdoctor.experiments.apart import EVERYWHERE, SYSTEM, keep_apart
 from torchdoctor.experiments.changes import Changes
 from torchdoctor.experiments.first_steps import FirstSteps
 from torchdoctor.experiments.overrides import Overrides
@@ -167,7 +168,10 @@ def main(letter: str) -> int:
     time.sleep(request["wait"])
     if request["files"] is not None:
         roots = [Path.cwd(), *(Path(r) for r in request["roots"])]
-        keep_apart(Path(request["files"]), roots, [Path(request["out"]), Path(request["report"]).parent])
+        shared = [Path(request["out"]), Path(request["report"]).parent]
+        if request["everywhere"]:
+            roots, shared = [EVERYWHERE], [*shared, *SYSTEM, Path(tempfile.gettempdir())]
+        keep_apart(Path(request["files"]), roots, shared)
     if request["trace"] is not None:
         from torchdoctor.experiments.tracing import trace_script
 

@@ -105,6 +105,8 @@ class Surroundings:
     """a run of the same command and seed that is there is not repeated"""
     shared_files: bool = False
     """what the script writes is not kept apart"""
+    everywhere: bool = False
+    """what it writes into any folder is kept apart, not only into its own and the current one"""
     environment: dict[str, str] = field(default_factory=dict)
 
     def variables(self, slot: int) -> dict[str, str]:
@@ -229,7 +231,7 @@ class Process:
         letter = scratch / f"{launch.name}.json"
         target, added = launch.variant.passing.set_seed(launch.variant.target, launch.seed)
         files = None if at.shared_files else str(at.out.absolute() / "files" / launch.name)
-        letter.write_text(json.dumps(request_of(launch, target, at.out.absolute(), self._report, files)))
+        letter.write_text(json.dumps(request_of(launch, target, at, self._report, files)))
         self._since = time.monotonic()
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -276,7 +278,7 @@ class Process:
             self._process.wait()
 
 
-def request_of(launch: Launch, target: Target, out: Path, report: Path, files: str | None) -> dict[str, Any]:
+def request_of(launch: Launch, target: Target, at: Surroundings, report: Path, files: str | None) -> dict[str, Any]:
     """What the process of one seed is told."""
     script = [str(Path(target.what).resolve().parent)] if target.kind == FILE else []
     return {
@@ -286,12 +288,13 @@ def request_of(launch: Launch, target: Target, out: Path, report: Path, files: s
         "seed": launch.seed,
         "override": launch.variant.passing.how == OVERRIDE,
         "changes": asdict(launch.variant.changes),
-        "out": str(out),
+        "out": str(at.out.absolute()),
         "name": launch.name,
         "mark": launch.mark,
         "report": str(report),
         "files": files,
         "roots": script,
+        "everywhere": at.everywhere,
         "trace": launch.trace,
         "first": launch.first,
         "wait": launch.wait,
