@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import endless, first_batches
@@ -110,6 +110,78 @@ def test_nothing_is_left_behind() -> None:
     assert not model[0].training and model[1].training
     assert torch.equal(drawn[0], torch.random.get_rng_state())
     assert (drawn[1] == np.random.get_state()[1]).all() and drawn[2] == random.getstate()
+
+
+class Counting(nn.Module):
+    """Puts new tensors in the place of its buffers, and counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(5, 3)
+        self.register_buffer("mean", torch.zeros(5))
+        self.calls, self.last = 0, None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        self.calls, self.last = self.calls + 1, x
+        self.register_buffer("seen", x[0])
+        return self.inner(x - self.mean)
+
+
+def test_buffers_and_attributes_that_a_forward_replaces_come_back() -> None:
+    model = Counting()
+    mean = model.mean
+    with untouched(model):
+        model(X)
+        assert model.calls == 1 and model.mean is not mean
+    assert model.mean is mean and not mean.any()
+    assert model.calls == 0 and model.last is None and list(model.state_dict()) == list(Counting().state_dict())
+
+
+def test_a_rate_that_is_a_tensor_stays_the_same_tensor() -> None:
+    model, rate = nn.Linear(5, 3), torch.tensor(0.1)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    held = optimizer.param_groups[0]["lr"]
+    with untouched(model, optimizer):
+        held.fill_(3.0)
+        optimizer.param_groups[0]["lr"] = torch.tensor(5.0)
+    assert optimizer.param_groups[0]["lr"] is held and float(held) == pytest.approx(0.1)
+
+
+class Augmented(Dataset):
+    """Draws from generators of its own."""
+
+    def __init__(self) -> None:
+        self.own, self.transforms = np.random.default_rng(0), [SimpleNamespace(random=random.Random(0))]
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return X[index] + self.own.normal() + self.transforms[0].random.random() + torch.randn(()), Y[index]
+
+
+def test_generators_of_the_dataset_are_put_back() -> None:
+    loader = DataLoader(Augmented(), 4)
+    torch.manual_seed(0)
+    taken = first_batches(loader, 3)
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(taken, loader, strict=True))
+
+
+def test_an_epoch_under_way_and_kept_workers_stay_as_they_are() -> None:
+    def walk(look: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        loader = DataLoader(Augmented(), 4, num_workers=1, persistent_workers=True, multiprocessing_context="fork")
+        if look:
+            first_batches(loader, 1)
+        found = []
+        for batch in loader:
+            found.append(batch[0])
+            if look:
+                first_batches(loader, 1)
+        return found
+
+    assert torch.equal(torch.cat(walk(False)), torch.cat(walk(True)))
 
 
 def test_a_loader_stays_where_it_was() -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -373,40 +370,3 @@ def test_what_is_shown() -> None:
     assert "<pre>" in result._repr_html_()
     kept = json.loads(json.dumps(result.to_dict()))
     assert kept["recommended"] == result.recommended and len(kept["sweeps"]) == 3
-
-
-@pytest.mark.slow
-def test_processes_share_the_loss_and_stop_together(tmp_path: Any) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            import os, sys, torch
-            from torch import nn
-            from torch.nn.parallel import DistributedDataParallel
-            from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-            from torchdoctor.instruments.lr_range import find_lr
-
-            torch.set_num_threads(1)
-            where = f"file://{sys.argv[2]}"
-            torch.distributed.init_process_group("gloo", init_method=where, rank=int(sys.argv[1]), world_size=2)
-            torch.manual_seed(0)
-            data = TensorDataset(torch.randn(256, 6), torch.randint(0, 3, (256,)))
-            model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)))
-            loader = DataLoader(data, 8, sampler=DistributedSampler(data))
-            optimizer = torch.optim.SGD(model.parameters(), 0.1)
-            kept = [p.detach().clone() for p in model.parameters()]
-            found = find_lr(model, optimizer, loader, nn.CrossEntropyLoss(), steps=30, seeds=2, accumulate=2)
-            assert all(torch.equal(a, b) for a, b in zip(kept, model.parameters()))
-            print(found.recommended, [s.losses.tolist() for s in found.sweeps])
-            """
-        )
-    )
-    store = tmp_path / "store"
-    runs = [
-        subprocess.Popen([sys.executable, script, str(rank), store], stdout=subprocess.PIPE, text=True)
-        for rank in (0, 1)
-    ]
-    first, second = (run.communicate(timeout=120)[0] for run in runs)
-    assert [run.returncode for run in runs] == [0, 0]
-    assert first == second and "[" in first

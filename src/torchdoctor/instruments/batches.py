@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
+
+from torch.utils.data import DataLoader
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.state import Randomness
@@ -15,7 +18,8 @@ def first_batches(loader: Iterable[Any], count: int) -> list[Any]:
     check_loader(loader)
     randomness = Randomness(loader)
     try:
-        batches = list(islice(iter(loader), count))
+        with apart(loader):
+            batches = list(islice(iter(loader), count))
     finally:
         randomness.put_back()
     if not batches:
@@ -26,13 +30,32 @@ def first_batches(loader: Iterable[Any], count: int) -> list[Any]:
 def endless(loader: Iterable[Any]) -> Iterator[Any]:
     """One batch after the other, from the beginning again when there are no more."""
     check_loader(loader)
-    while True:
-        empty = True
-        for batch in loader:
-            empty = False
-            yield batch
-        if empty:
-            raise UsageError("the loader gives no batch; is its dataset empty, or drop_last=True with too few samples?")
+    with apart(loader):
+        while True:
+            empty = True
+            for batch in loader:
+                empty = False
+                yield batch
+            if empty:
+                raise UsageError(
+                    "the loader gives no batch; is its dataset empty, or drop_last=True with too few samples?"
+                )
+
+
+@contextlib.contextmanager
+def apart(loader: Any) -> Iterator[None]:
+    """A loader with persistent workers has one iterator for all its walks: inside it gets another, with workers of its
+    own, so that an epoch under way goes on afterwards and what its workers draw is not drawn already."""
+    if not isinstance(loader, DataLoader) or not loader.persistent_workers:
+        yield
+        return
+    kept, loader._iterator = loader._iterator, None
+    try:
+        yield
+    finally:
+        own, loader._iterator = loader._iterator, kept
+        if own is not None:
+            own._shutdown_workers()  # type: ignore[attr-defined]
 
 
 def check_loader(loader: Any) -> None:

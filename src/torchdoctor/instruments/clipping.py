@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -212,12 +213,12 @@ def measure_clipping(
     with (
         untouched(subject.model, optimizer, loaders=(loader,)),
         torch.enable_grad(),
+        contextlib.closing(endless(loader)) as batches,
         progress_bar("training without clipping", steps, progress) as advance,
     ):
         if not subject.model.training:
             subject.model.train()
         norms, losses = [], []
-        batches = endless(loader)
         for _ in range(steps):
             norm, loss = _step(subject, optimizer, list(islice(batches, accumulate)), norm_type)
             norms.append(norm)

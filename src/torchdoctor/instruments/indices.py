@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
-from torchdoctor.instruments.batches import check_loader
+from torchdoctor.instruments.batches import apart, check_loader
 
 Indices = list[int] | None
 
@@ -35,7 +35,8 @@ def with_indices(loader: Iterable[Any]) -> Iterator[tuple[Any, Indices]]:
     through: one like it is, so that workers it keeps and an epoch under way stay as they are."""
     check_loader(loader)
     if not has_indices(loader):
-        yield from ((batch, None) for batch in loader)
+        with apart(loader):
+            yield from ((batch, None) for batch in loader)
         return
     watched = _Watched(loader.batch_sampler if loader.batch_sampler is not None else loader.sampler)  # type: ignore[attr-defined]
     for batch in _like(loader, watched):  # type: ignore[arg-type]

@@ -191,7 +191,7 @@ def sweep_rates(
         def sweep(seed: int, low: float, high: float, steps: int) -> Sweep:
             descent = Descent(plan.smoothing if plan.smoothing is not None else default_smoothing(steps), plan.diverge)
             classes.begin()
-            with _as_it_was(subject, optimizer, loader, plan, rates):
+            with _as_it_was(subject, optimizer, loader, plan):
                 return course.run(seed, loader, plan.rates(low, high, steps), descent, advance)
 
         low, high, scout = plan.low, plan.high, None
@@ -284,7 +284,7 @@ class _Whole(nn.Module):
 
 
 @contextlib.contextmanager
-def _as_it_was(subject: Subject, optimizer: Any, loader: Any, plan: Plan, rates: Rates) -> Iterator[None]:
+def _as_it_was(subject: Subject, optimizer: Any, loader: Any, plan: Plan) -> Iterator[None]:
     # By it a scheduler knows whether training has begun.
     called = getattr(optimizer, "_opt_called", False)
     whole = _Whole(subject, optimizer)
@@ -293,7 +293,6 @@ def _as_it_was(subject: Subject, optimizer: Any, loader: Any, plan: Plan, rates:
         if not subject.model.training:
             subject.model.train()
         yield
-    rates.hold_again()
     if hasattr(optimizer, "_opt_called"):
         optimizer._opt_called = called
 

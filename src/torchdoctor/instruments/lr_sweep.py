@@ -19,7 +19,7 @@ from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import endless
 from torchdoctor.instruments.lr_curve import Descent, Sweep
 from torchdoctor.instruments.modes import evaluating
-from torchdoctor.instruments.state import Randomness
+from torchdoctor.instruments.state import Bearing, Randomness
 from torchdoctor.instruments.subject import Subject
 
 FIRST = 10
@@ -36,7 +36,6 @@ class Rates:
         self._groups = optimizer.param_groups
         if not all("lr" in group for group in self._groups):
             raise UsageError(f"{type(optimizer).__name__} has parameter groups without a learning rate ('lr')")
-        self._held = [group["lr"] for group in self._groups]
         # A scheduler keeps the rate that was meant under initial_lr; a warm-up may have set lr itself to zero.
         meant = [float(group.get("initial_lr", group["lr"])) for group in self._groups]
         largest = max(meant)
@@ -48,13 +47,6 @@ class Rates:
                 group["lr"].fill_(rate * ratio)
             else:
                 group["lr"] = rate * ratio
-
-    def hold_again(self) -> None:
-        """The very tensors that were in use, where rates are tensors, with the values that have been put back."""
-        for group, held in zip(self._groups, self._held, strict=True):
-            if isinstance(held, Tensor):
-                held.data.copy_(group["lr"])
-                group["lr"] = held
 
 
 class Stepper:
@@ -146,18 +138,22 @@ class Twin:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         parts = [part for part in (subject.model, subject.loss_fn) if isinstance(part, nn.Module)]
-        self._tensors = [t for part in parts for t in (*part.parameters(), *part.buffers())]
+        found = {id(t): t for part in parts for t in (*part.parameters(), *part.buffers())}
+        self._tensors = list(found.values())
         self._kept = [t.detach().clone() for t in self._tensors]
+        self._start = Bearing(subject.model)
 
     def loss(self, batches: Sequence[Any]) -> float:
         """Gradients stay on, so that models which differentiate inside work; there is no backward."""
-        randomness = Randomness()
+        randomness, now = Randomness(), Bearing(self._subject.model)
+        self._start.put_back()
         self._change_places()
         try:
             with torch.enable_grad(), unsynchronised(self._subject.model):
                 return math.fsum(float(self._subject.loss(batch).detach()) for batch in batches) / len(batches)
         finally:
             self._change_places()
+            now.put_back()
             randomness.put_back()
 
     @torch.no_grad()

@@ -21,7 +21,7 @@ from torch.utils.data import SequentialSampler
 from torchdoctor.attach.guard import unseen
 from torchdoctor.distributions.student import t_quantile
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.batches import check_loader
+from torchdoctor.instruments.batches import apart, check_loader
 from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.palette import BAND, BLUE, GREY, ORANGE
@@ -201,6 +201,7 @@ def measure_noise_scale(
     repeats, large = _plan(loader, repeats, large)
     with (
         untouched(subject.model, loaders=(loader,)),
+        apart(loader),
         torch.enable_grad(),
         progress_bar("gradients of batches", repeats * large, progress) as advance,
     ):

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.batches import check_loader
+from torchdoctor.instruments.batches import apart, check_loader
 from torchdoctor.instruments.one_batch import is_batch, tensors_in
 from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.subject import split
@@ -124,11 +124,12 @@ def _gather(
     check_loader(data)
     randomness, found, count = Randomness(data), [], 0
     try:
-        for batch in data:
-            found.append(_pair(batch, pick))
-            count += len(found[-1][1])
-            if count >= samples:
-                break
+        with apart(data):
+            for batch in data:
+                found.append(_pair(batch, pick))
+                count += len(found[-1][1])
+                if count >= samples:
+                    break
     finally:
         randomness.put_back()
     return _joined(found)
