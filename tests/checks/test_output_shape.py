@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from checks.programs import HEALTHY, Program, Recurrent, loader, token_loss
 
@@ -177,3 +178,17 @@ def test_weights_and_ignored_labels_do_not_look_like_mixing() -> None:
     y = torch.where(torch.rand(len(y)) < 0.6, -100, y)
     program.train, program.loss_fn = loader(x, y), nn.CrossEntropyLoss(torch.tensor([1.0, 50.0, 3.0, 0.1]))
     assert program.outcome(NAME).passed
+
+
+def test_a_contrastive_loss_weighs_samples_against_one_another() -> None:
+    def contrast(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        codes = F.normalize(model(batch[0]), dim=1)
+        alike = (codes @ codes.T / 0.2).masked_fill(torch.eye(len(codes), dtype=torch.bool), -1e9)
+        return F.cross_entropy(alike, batch[1])
+
+    torch.manual_seed(0)
+    partners = torch.arange(16).roll(8).repeat(10)
+    train = loader(torch.randn(160, 12), partners, shuffle=False)
+    model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 8))
+    outcome = Program(model, train, more={"step_fn": contrast}).outcome(NAME)
+    assert outcome.passed is not False, outcome.text

@@ -74,10 +74,12 @@ class Doubled(torch.autograd.Function):
         return 2 * grad
 
 
-def record(model: nn.Module, loss_of: Callable[[Any, int], Tensor], scaler: Any = None) -> tuple[Recorder, list[Any]]:
+def record(
+    model: nn.Module, loss_of: Callable[[Any, int], Tensor], scaler: Any = None, roots: list[nn.Module] | None = None
+) -> tuple[Recorder, list[Any]]:
     """The recorder, and for each step the state of the model before it with the loss and the gradients it had."""
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
-    recorder, known = Recorder([model], most=3), []
+    recorder, known = Recorder(roots or [model], most=3), []
     recorder.begin()
     try:
         for step in range(5):
@@ -106,6 +108,11 @@ def test_a_step_done_again_gives_its_loss_and_gradients(loss_of: Callable[[Any, 
 def test_parts_of_a_model_that_are_called_one_by_one() -> None:
     model = Pair()
     _hold(model, *record(model, in_parts))
+
+
+def test_models_that_are_trained_together() -> None:
+    model = Pair()
+    _hold(model, *record(model, in_parts, roots=[model.encoder, model.decoder]))
 
 
 def test_a_scaled_loss_is_known_unscaled() -> None:

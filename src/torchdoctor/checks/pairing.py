@@ -24,6 +24,9 @@ from torchdoctor.probes.batches import batch_tensors
 
 LEAST_SAMPLES = 4
 TRIED = 3
+ALONE = 0.9
+"""Share of its own in what another input for one sample changes in the gradients of all: less where the loss weighs
+samples against one another, as a contrastive one does, and then its targets do, too."""
 
 
 def own_share(bench: Bench, look: Look) -> float | None:
@@ -39,17 +42,38 @@ def own_share(bench: Bench, look: Look) -> float | None:
     rows = by_sample(target, dim)
     bench.model.eval()
     base = _gradients(bench, look.batch, count)
+    if base is None or _weighs_samples(bench, look, base, count):
+        return None
     shares = []
     for sample in sorted({0, count // 2, count - 1})[:TRIED]:
         exchanged = target.clone()
         exchanged.select(dim, sample).copy_(target.select(dim, farthest(rows, sample)))
         changed = _gradients(bench, with_tensor(look.batch, position, exchanged), count)
-        if base is None or changed is None or base.shape != changed.shape:
+        if changed is None or base.shape != changed.shape:
             return None
         moved = torch.nan_to_num(changed - _common_factor(base, changed) * base).norm(dim=1)
         if float(moved.sum()) > 0:
             shares.append(float(moved[sample] / moved.sum()))
     return sum(shares) / len(shares) if shares else None
+
+
+def _weighs_samples(bench: Bench, look: Look, base: Tensor, count: int) -> bool:
+    """What a sample brings changes the gradients of others."""
+
+    def exchange(_number: int, given: Tensor) -> Tensor:
+        dims = sample_dims(given, count)
+        if not dims:
+            return given
+        changed = given.clone()
+        changed.select(dims[0], 0).copy_(given.select(dims[0], farthest(by_sample(given, dims[0]), 0)))
+        return changed
+
+    with bench.with_inputs(exchange):
+        changed = _gradients(bench, look.batch, count)
+    if changed is None or changed.shape != base.shape:
+        return True
+    moved = torch.nan_to_num(changed - base).norm(dim=1)
+    return float(moved[0]) < ALONE * float(moved.sum())
 
 
 def _common_factor(base: Tensor, changed: Tensor) -> Tensor:

@@ -164,7 +164,7 @@ class Recorder(TorchFunctionMode):
     def _is_same(self, batch: list[Any], loss: Tensor) -> bool:
         now = Randomness()
         try:
-            with untouched(self._roots[0], *self._roots[1:]), torch.enable_grad():
+            with untouched(nn.ModuleList(self._roots)), torch.enable_grad():
                 if self._begun is not None:
                     self._begun.put_back()
                 again = Tapes(lambda made: made).loss(batch)
