@@ -74,7 +74,7 @@ def _affordable(bench: Bench) -> tuple[Any, float]:
         whole = bench.train[0]
         count = samples_in(whole)
         batch = first_samples(whole, size) if count is not None and count > size else whole
-        batch = whole if batch is None else batch
+        batch = whole if batch is None or not _takes(bench, batch) else batch
         with untouched(bench.model, *bench.optimizers, *bench.schedulers, *bench.scalers):
             update(bench, [batch])
             begun = perf_counter()
@@ -83,6 +83,16 @@ def _affordable(bench: Bench) -> tuple[Any, float]:
         if cost * UPDATES <= SECONDS:
             return batch, cost
     return None, cost
+
+
+def _takes(bench: Bench, batch: Any) -> bool:
+    """A loss may be tied to the size that batches have, as one that compares all samples with one another."""
+    try:
+        with untouched(bench.model):
+            bench.subject.loss(batch)
+    except (RuntimeError, ValueError, IndexError):
+        return False
+    return True
 
 
 def _target(bench: Bench, batch: Any) -> float | None:
