@@ -47,6 +47,52 @@ def test_what_is_written_renamed_or_removed_is_so_only_for_the_script(tmp_path: 
     assert [(tmp_path / f"{n}.txt").read_text() for n in ("log", "model", "kept")] == ["first\n", "old", "kept"]
 
 
+CLEARED = """
+import os, shutil, subprocess, sys, tempfile
+from pathlib import Path
+from torchdoctor.experiments.shadow import keep_files
+
+made = []
+keep_files(Path(sys.argv[1]), made.append)
+shutil.rmtree("results")
+assert not os.path.exists("results") and not Path("results/best/model.txt").exists()
+os.makedirs("results")
+assert os.path.isdir("results") and not Path("results/best/model.txt").exists()
+Path("results/new.txt").write_text("new")
+os.symlink("new.txt", "results/last.txt")
+assert Path("results/last.txt").read_text() == "new"
+Path("results/last.txt").write_text("other")
+assert Path("results/new.txt").read_text() == "new"
+open(b"bytes.txt", "w").write("bytes")
+number = os.open("log.txt", os.O_WRONLY | os.O_APPEND)
+os.write(number, b"second")
+os.close(number)
+assert Path("log.txt").read_text() == "firstsecond"
+os.close(os.open("run.lock", os.O_CREAT | os.O_EXCL | os.O_RDWR))
+os.remove("run.lock")
+with tempfile.NamedTemporaryFile(dir=".", delete=False) as file:
+    file.write(b"best")
+os.replace(file.name, "best.txt")
+assert Path("best.txt").read_text() == "best"
+with tempfile.TemporaryDirectory() as folder:
+    Path(folder, "seen.txt").write_text("seen")
+    assert subprocess.check_output(["cat", f"{folder}/seen.txt"]) == b"seen"
+assert not Path(folder).exists() and not made
+"""
+
+
+def test_folders_may_be_cleared_and_temporary_files_are_real(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "results" / "best").mkdir(parents=True)
+    (tmp_path / "results" / "best" / "model.txt").write_text("precious")
+    (tmp_path / "log.txt").write_text("first")
+    done = run_python("-c", CLEARED, str(tmp_path / "scratch"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["log.txt", "results", "scratch"]
+    assert [p.name for p in (tmp_path / "results").rglob("*")] == ["best", "model.txt"]
+    assert (tmp_path / "log.txt").read_text() == "first"
+
+
 NATIVE = """
 import sys
 from pathlib import Path
