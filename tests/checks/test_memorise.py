@@ -87,3 +87,20 @@ def test_the_finding_before_is_named() -> None:
     program.model = nn.Sequential(program.model, Cut())
     made = check(program.model, program.train, F.cross_entropy, only=["gradients-reach", NAME], progress=False)
     assert "as gradients-reach says" in made.checked[-1].outcome.text
+
+
+def test_scores_that_are_bounded_hold_the_loss_up() -> None:
+    """Cosines: the loss of the right answers is far from zero, and no cause is to be named."""
+
+    class Cosines(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.centres = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 8)), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return 3 * F.linear(F.normalize(self.body(x), dim=1), F.normalize(self.centres.weight, dim=1))
+
+    torch.manual_seed(0)
+    program = Program(Cosines(), loader(torch.randn(160, 12), torch.arange(160) % 3), nn.CrossEntropyLoss())
+    outcome = program.outcome(NAME)
+    assert outcome.passed is not False, outcome.text

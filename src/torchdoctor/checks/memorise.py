@@ -11,7 +11,7 @@ from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, 
 from torchdoctor.checks.updating import update
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.instruments.loss_reading import floor_of_loss, read_loss
-from torchdoctor.instruments.one_batch import first_samples, samples_in
+from torchdoctor.instruments.one_batch import first_samples, is_taken, samples_in
 from torchdoctor.instruments.overfit import OverfitResult, memorise
 from torchdoctor.instruments.state import untouched
 from torchdoctor.rules import find
@@ -74,7 +74,7 @@ def _affordable(bench: Bench) -> tuple[Any, float]:
         whole = bench.train[0]
         count = samples_in(whole)
         batch = first_samples(whole, size) if count is not None and count > size else whole
-        batch = whole if batch is None or not _takes(bench, batch) else batch
+        batch = whole if batch is None or not is_taken(bench.subject, batch) else batch
         with untouched(bench.model, *bench.optimizers, *bench.schedulers, *bench.scalers):
             update(bench, [batch])
             begun = perf_counter()
@@ -83,16 +83,6 @@ def _affordable(bench: Bench) -> tuple[Any, float]:
         if cost * UPDATES <= SECONDS:
             return batch, cost
     return None, cost
-
-
-def _takes(bench: Bench, batch: Any) -> bool:
-    """A loss may be tied to the size that batches have, as one that compares all samples with one another."""
-    try:
-        with untouched(bench.model):
-            bench.subject.loss(batch)
-    except (RuntimeError, ValueError, IndexError):
-        return False
-    return True
 
 
 def _target(bench: Bench, batch: Any) -> float | None:
@@ -110,12 +100,14 @@ def _not_learned(bench: Bench, result: OverfitResult, figures: dict[str, Any]) -
         return skipped(f"{came}, and how low it can go is not known", **figures)
     if reason is None or (reason.name in INCONCLUSIVE and not reason.proven):
         return skipped(f"{came}, and was still falling after {STEPS} updates", **figures)
+    known = find(reason.name) is not None
+    if not known and result.end < (1 - FELL) * result.losses[0]:
+        return skipped(f"{came}; it may have a floor that is not known, as where scores are bounded", **figures)
     trained = any(p.requires_grad for p in bench.model.parameters())
     severity = (
         Severity.INFO if reason.name in MEANT and trained else Severity.ERROR if reason.proven else Severity.WARNING
     )
     told = next((n for n, o in bench.outcomes.items() if o.passed is False and o.diagnosis == reason.name), None)
-    known = find(reason.name) is not None
     return failed(
         f"{came}, and not to {figure(result.goal)}: {'' if reason.proven or not known else 'probably '}{reason.text}"
         + (f" (as {told} says)" if told else ""),

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
-from torchdoctor.instruments.subject import fields_of
+from torchdoctor.instruments.state import untouched
+from torchdoctor.instruments.subject import Subject, fields_of
 
 
 def one_batch(source: Any) -> Any:
@@ -61,6 +62,17 @@ def first_samples(batch: Any, count: int) -> Any:
     if total is None or count > total or not isinstance(batch, Tensor | Mapping | list | tuple):
         return None
     return shorter(batch)
+
+
+def is_taken(subject: Subject, batch: Any) -> bool:
+    """Whether there is a loss of it: one may be tied to the size that batches have, as where all samples are compared
+    with one another."""
+    try:
+        with untouched(subject.model):
+            subject.loss(batch)
+    except (RuntimeError, ValueError, IndexError):
+        return False
+    return True
 
 
 def replaced(batch: Any, old: Tensor, new: Tensor) -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchdoctor.instruments.loss_floor import least
 from torchdoctor.instruments.loss_reading import groups_of_equal_inputs
-from torchdoctor.instruments.one_batch import first_samples, tensors_in
+from torchdoctor.instruments.one_batch import first_samples, is_taken, tensors_in
 from torchdoctor.instruments.overfit_case import Case, Cause, steps_for
 from torchdoctor.rules.curves import figure
 
@@ -68,6 +68,9 @@ def too_small(case: Case) -> Cause | None:
         fix = "Add a hidden layer with a nonlinearity: nn.Linear(d, 128), nn.ReLU(), nn.Linear(128, out)."
         layers = sum(p.dim() >= 2 for p in model.parameters())
         return Cause("missing-nonlinearity" if layers > 1 else "capacity-too-low", text, fix, True)
+    two = first_samples(case.batch, 2) if samples >= LEAST_TO_DIVIDE else None
+    if two is None or not is_taken(case.subject, two):
+        samples = 0  # it cannot be divided
     fewer = next((found for size in (samples // 8, 2) if (found := _part(case, size, samples)) is not None), None)
     fix = "Widen the narrowest layer, or take a smaller batch for this test."
     if fewer is not None:
