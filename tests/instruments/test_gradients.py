@@ -79,6 +79,19 @@ def test_sparse_and_lazy_parameters() -> None:
     assert "2.weight" in summary.missing
 
 
+def test_weights_of_zeros_have_no_ratio() -> None:
+    model = nn.Linear(3, 2)
+    nn.init.zeros_(model.bias)
+    model(torch.ones(1, 3)).sum().backward()
+    row = str(torchdoctor.gradient_summary(model)).splitlines()[-1]
+    assert row.split()[0] == "bias" and row.split()[-1] == "-"
+
+
+def test_a_frozen_model_is_called_frozen() -> None:
+    text = str(torchdoctor.gradient_summary(nn.Linear(3, 2).requires_grad_(False)))
+    assert text.startswith("All 2 parameters are frozen")
+
+
 def test_many_parameters_stay_readable() -> None:
     model = nn.Sequential(*(nn.Linear(16, 16, bias=False) for _ in range(100)))
     model(torch.randn(2, 16)).sum().backward()

@@ -19,6 +19,7 @@ from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, endless
 from torchdoctor.instruments.marks import mark_level
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.palette import BAND, BLUE, ORANGE, RED
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result, new_figure
@@ -158,6 +159,7 @@ class ClippingAdvice(Result):
 
 
 @unseen()
+@explained
 def suggest_clipping(
     model: nn.Module,
     optimizer: Optimizer,

@@ -17,6 +17,7 @@ from torchdoctor.instruments.forms import REGRESSION
 from torchdoctor.instruments.indices import has_indices, shuffles, with_indices
 from torchdoctor.instruments.judged import Choices, ClassScore, Confused, NumberScore
 from torchdoctor.instruments.metrics import Estimate, Ints
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.predictions import Worst
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.reading import Reading, Wishes, as_tensor, compare, left_out
@@ -78,6 +79,7 @@ class Evaluation(Result):
 
 
 @unseen()
+@explained
 def evaluate(
     model: nn.Module,
     loader: Iterable[Any],

@@ -46,7 +46,7 @@ class ParameterGradient:
     """share of exact zeros"""
     nonfinite: int = 0
     ratio: float = math.nan
-    """norm of the gradient over norm of the weight"""
+    """norm of the gradient over norm of the weight; NaN for a weight of zeros"""
 
     @property
     def size(self) -> int:
@@ -105,6 +105,8 @@ class GradientSummary(Result):
         wanted = [p for p in self.parameters if p.state != FROZEN]
         if self.nonfinite:
             return f"Gradients hold NaN or Inf in {len(self.nonfinite)} of {len(wanted)} parameters."
+        if not wanted:
+            return f"All {len(self.parameters)} parameters are frozen (requires_grad=False): there is nothing to train."
         if len(self.missing) == len(wanted):
             return "No parameter has a gradient: backward() has not been called, or the graph does not reach the model."
         if self.profile == "vanishing":
@@ -256,4 +258,8 @@ def _row(p: ParameterGradient) -> tuple[str, ...]:
     if math.isnan(p.norm) and p.state != NONFINITE:
         return (p.name, shape, "", "", "", "", p.state)
     note = f"{p.nonfinite} NaN/Inf" if p.nonfinite else "" if p.state == OK else p.state
-    return (p.name, shape, figure(p.norm), figure(p.largest), f"{p.zeros:.0%}", figure(p.ratio), note)
+    return (p.name, shape, figure(p.norm), figure(p.largest), f"{p.zeros:.0%}", _or_dash(p.ratio), note)
+
+
+def _or_dash(value: float) -> str:
+    return "-" if math.isnan(value) else figure(value)

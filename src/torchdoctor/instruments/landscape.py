@@ -18,6 +18,7 @@ from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.checkpoints import Source, read_weights
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.norms import Statistics
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.state import untouched
@@ -34,6 +35,7 @@ BEYOND = 0.25
 
 
 @unseen()
+@explained
 def landscape(
     model: nn.Module,
     loader: Iterable[Any],

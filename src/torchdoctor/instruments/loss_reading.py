@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from torchdoctor.instruments.loss_floor import floor_of, guess_of
 from torchdoctor.instruments.one_batch import tensors_in
@@ -68,10 +69,14 @@ class Reading:
 def read_loss(subject: Subject, batch: Any) -> Reading:
     seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     given: list[Any] = []
-    hooks = (
-        subject.model.register_forward_pre_hook(lambda _, args, kwargs: seen.append((args, kwargs)), with_kwargs=True),
-        subject.model.register_forward_hook(lambda _, args, result: given.append(result)),
-    )
+    hooks: list[RemovableHandle] = []
+    # Scripted modules take no hooks; without them, what a loss is of is still heard.
+    if not isinstance(subject.model, torch.jit.ScriptModule):
+        model = subject.model
+        hooks += [
+            model.register_forward_pre_hook(lambda _, args, kwargs: seen.append((args, kwargs)), with_kwargs=True),
+            model.register_forward_hook(lambda _, args, result: given.append(result)),
+        ]
     try:
         with Listening() as listening:
             loss = subject.loss(batch)

@@ -21,6 +21,7 @@ from torchdoctor.instruments.lr_curve import Descent, Sweep, combine, default_sm
 from torchdoctor.instruments.lr_result import LearningRates
 from torchdoctor.instruments.lr_sweep import Course, Rates, Stepper, same_epoch
 from torchdoctor.instruments.lr_trust import doubt
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
@@ -95,6 +96,7 @@ class Plan:
 
 
 @unseen()
+@explained
 def find_lr(
     model: nn.Module,
     optimizer: Any,

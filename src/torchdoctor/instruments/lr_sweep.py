@@ -105,6 +105,8 @@ class Stepper:
                 last = place == len(batches) - 1
                 with contextlib.nullcontext() if last else unsynchronised(self._subject.model):
                     loss = self._subject.loss(batch)
+                    if not loss.requires_grad:
+                        raise UsageError("the loss hangs on no trainable parameter; torchdoctor.overfit_batch says why")
                     part = loss / len(batches)
                     (part if self._scaler is None else self._scaler.scale(part)).backward()
                 total += part.detach()

@@ -23,6 +23,7 @@ from torchdoctor.distributions.student import t_quantile
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import apart, check_loader
 from torchdoctor.instruments.marks import mark_place
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.palette import BAND, BLUE, GREY, ORANGE
 from torchdoctor.instruments.progress import progress_bar
@@ -148,6 +149,7 @@ class NoiseScale(Result):
 
 
 @unseen()
+@explained
 def gradient_noise_scale(
     model: nn.Module,
     loader: Iterable[Any],

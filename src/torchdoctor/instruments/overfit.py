@@ -24,6 +24,7 @@ from torchdoctor.instruments.gradients import gradient_summary
 from torchdoctor.instruments.loss_reading import Floor, Reading, floor_of_loss, read_loss
 from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.memorising import FULL, RACE, RATES, Attempt, Memoriser, Recipe, own_recipe, recipe_of
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import one_batch, samples_in
 from torchdoctor.instruments.overfit_capacity import conflicts, more_steps, too_small, unexplained
 from torchdoctor.instruments.overfit_case import Case, Cause, goal_of
@@ -121,6 +122,7 @@ class OverfitResult(Result):
 
 
 @unseen()
+@explained
 def overfit_batch(
     model: nn.Module,
     batch_or_loader: Any,

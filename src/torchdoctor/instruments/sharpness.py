@@ -25,6 +25,7 @@ from torchdoctor.instruments.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.hessian import Curvature, measure_curvature
 from torchdoctor.instruments.loss_reading import floor_of_loss, read_loss
 from torchdoctor.instruments.marks import mark_level
+from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.palette import BLUE, GREY
 from torchdoctor.instruments.progress import Advance, progress_bar
 from torchdoctor.instruments.result import Result, new_figure, plain
@@ -178,6 +179,7 @@ class Sharpness(Result):
 
 
 @unseen()
+@explained
 def sharpness(
     model: nn.Module,
     loader: Iterable[Any],

@@ -48,6 +48,7 @@ class Trained:
         self._parameters = [
             (p, p.requires_grad, p.grad, None if p.grad is None else p.grad.detach().clone())
             for p in model.parameters()
+            if not nn.parameter.is_lazy(p)
         ]
         self._optimizers = [_Optimizer(o) for o in others if isinstance(o, Optimizer)]
         self._others = [

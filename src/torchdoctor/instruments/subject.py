@@ -105,6 +105,11 @@ class Subject:
             args = (*args, target)
         elif kwargs and len(kwargs) == 1 and not _takes(self.model, *kwargs):
             args, kwargs = tuple(kwargs.values()), {}
+        if with_target and not _accepts(self.model, args, kwargs):
+            raise UsageError(
+                "the model takes no target, so it gives no loss by itself; hand over loss_fn(outputs, target) or "
+                "step_fn(model, batch)"
+            )
         return self.model(*args, **kwargs)
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
@@ -167,6 +172,17 @@ def _like(value: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
         return type(value)(moved)  # type: ignore[call-arg]
     except TypeError:
         return moved
+
+
+def _accepts(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(model.forward).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    except ValueError:
+        # There is no signature to be read.
+        return True
+    return True
 
 
 def _takes(model: nn.Module, *names: str) -> bool:

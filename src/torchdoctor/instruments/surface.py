@@ -121,6 +121,8 @@ def _first_tensor(value: Any) -> Tensor | None:
 
 def _moved(model: nn.Module) -> list[nn.Parameter]:
     """What is trained; all, where nothing is."""
+    if any(nn.parameter.is_lazy(p) for p in model.parameters()):
+        raise UsageError("the model has parameters without a shape yet; run one batch through it first")
     floating = [p for p in model.parameters() if p.is_floating_point()]
     chosen = [p for p in floating if p.requires_grad] or floating
     if not any(p.numel() for p in chosen):
