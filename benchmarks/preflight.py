@@ -1,10 +1,11 @@
 """What `torchdoctor check` knows of the zoo before training: structural faults named, healthy twins left in peace.
 
-    python benchmarks/preflight.py [--only GLOB] [--each N] [--quick] [--jobs N] [--timeout 120] [--write]
+    python benchmarks/preflight.py [--only GLOB] [--each N] [--after N] [--quick] [--jobs N] [--timeout 120] [--write]
 
 Every script is checked as it is, in a process of its own with one thread. A fault counts as found where its name is
 among the findings, whoever found it: a check, or a rule in the script's first steps. A healthy script counts as alarmed
-where a finding or a failed check is an error or a warning. `--each` takes the first so many scripts of a diagnosis.
+where a finding or a failed check is an error or a warning. `--each` takes the first so many scripts of a diagnosis, or
+so many after the first `--after`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def choose(options: argparse.Namespace) -> list[zoo.Case]:
         if not fnmatch(case.name, options.only):
             continue
         taken[case.diagnosis, case.healthy] += 1
-        if taken[case.diagnosis, case.healthy] <= options.each:
+        if options.after < taken[case.diagnosis, case.healthy] <= options.after + options.each:
             chosen.append(case)
     return chosen
 
@@ -120,6 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="*", metavar="GLOB", help="cases by name: 'dead-relu/*'")
     parser.add_argument("--each", type=int, default=1000, help="scripts of a diagnosis, sick and healthy each")
+    parser.add_argument("--after", type=int, default=0, help="leave out the first so many of each")
     parser.add_argument("--quick", action="store_true", help="check --quick")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one script")
