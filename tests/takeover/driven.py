@@ -17,6 +17,27 @@ from torchdoctor.takeover.parts import lay_out
 from torchdoctor.takeover.rehearsal import Rehearsal
 
 
+def compare_gradients(parts: Any, *batches: Any) -> dict[str, float]:
+    """The norm of their sum, summed up in place and from one loss at a time."""
+    import torch
+
+    model, kept = parts.subject.model, []
+    for batch in batches:
+        loss = parts.subject.loss(batch)
+        model.zero_grad()
+        loss.backward()
+        kept.append([p.grad.clone() for p in model.parameters()])
+    model.zero_grad()
+    for batch in batches:
+        parts.subject.loss(batch).backward()
+    found = {
+        "summed": float(sum(p.grad.square().sum() for p in model.parameters()).sqrt()),
+        "apart": float(sum(torch.add(a, b).square().sum() for a, b in zip(*kept, strict=True)).sqrt()),
+    }
+    model.zero_grad()
+    return found
+
+
 def drive(rehearsal: Rehearsal) -> None:
     import torch
 
@@ -28,6 +49,7 @@ def drive(rehearsal: Rehearsal) -> None:
         first, second = parts.train[:2]
         parts.subject.model.eval()
         told["losses"] = [parts.subject.loss(b).item() for b in (first, second, first, second)]
+        told |= compare_gradients(parts, first, second)
         optimizer = parts.optimizers[0]
         rates = [g["lr"] for g in optimizer.param_groups]
         fitted = []

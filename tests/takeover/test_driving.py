@@ -252,6 +252,67 @@ def test_a_rate_that_the_loop_warms_up_from_nothing_is_no_rate_of_zero(tmp_path:
     assert told["fitted"][1] < told["fitted"][0]
 
 
+EVALUATES_TRAINING_DATA = """
+model = net()
+opt = torch.optim.Adam(model.parameters(), 1e-3)
+for epoch in range(20):
+    for step, (a, b) in enumerate(train):
+        opt.zero_grad()
+        F.cross_entropy(model(a), b).backward()
+        opt.step()
+        if step % 5 == 4:
+            with torch.no_grad():
+                print(sum(F.cross_entropy(model(a), b).item() for a, b in train))
+"""
+
+
+def test_a_walk_that_evaluates_on_the_training_data_is_left_to_the_script(tmp_path: Path) -> None:
+    told = drive(EVALUATES_TRAINING_DATA, tmp_path)
+    assert "error" not in told
+    first, second, *again = told["losses"]
+    assert [first, second] == again and first != second
+
+
+CLIPS = """
+from torch.nn.utils import clip_grad_norm_
+
+model = net()
+opt = torch.optim.Adam(model.parameters(), 1e-3)
+for epoch in range(20):
+    for a, b in train:
+        F.cross_entropy(model(a), b).backward()
+        clip_grad_norm_(model.parameters(), 1e-6)
+        opt.step()
+        for p in model.parameters():
+            p.grad = None
+"""
+
+
+def test_what_the_script_does_to_gradients_is_not_done_to_those_of_others(tmp_path: Path) -> None:
+    """By names that it imported, it clips what is summed up over several losses."""
+    told = drive(CLIPS, tmp_path)
+    assert told["summed"] == pytest.approx(told["apart"], rel=1e-4)
+    assert told["apart"] > 0.01
+
+
+COMPILED = """
+model = net()
+compiled = torch.compile(model)
+opt = torch.optim.Adam(model.parameters(), 1e-3)
+for epoch in range(20):
+    for a, b in train:
+        opt.zero_grad()
+        F.cross_entropy(compiled(a), b).backward()
+        opt.step()
+"""
+
+
+def test_a_compiled_model_is_driven_without_its_compiler(tmp_path: Path) -> None:
+    told = drive(COMPILED, tmp_path)
+    assert "error" not in told
+    assert told["outputs"] == [16, 4]
+
+
 def test_loops_that_cannot_be_driven_are_told(tmp_path: Path) -> None:
     body = """
 one, two = net(), net()

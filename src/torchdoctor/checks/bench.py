@@ -39,6 +39,8 @@ class Bench:
     """that the full run will take, where known"""
     accumulation: int = 1
     """batches an update"""
+    is_compiled: bool = False
+    """the script compiles its model, which is left out here"""
     step_of_schedule: str | None = None
     """"update" or "epoch": how often the schedulers are stepped, where known"""
     sets_rates: bool = False

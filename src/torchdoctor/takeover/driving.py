@@ -7,9 +7,10 @@ beside that (its updates, schedules, modes and clearing of gradients) is left ou
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import Queue
 from typing import TYPE_CHECKING, Any
@@ -169,15 +170,28 @@ class Driver:
         if self._ended is not None:
             raise LoopEndedError(self._ended)
         self._batch, self._modes = batch, modes
-        self._wanted.set()
-        if self._is_held:
-            self._released.release()
-        answer = self._answers.get()
+        with self._gradients_kept():
+            self._wanted.set()
+            if self._is_held:
+                self._released.release()
+            answer = self._answers.get()
         if isinstance(answer, _Ended):
             self._ended = answer.why
             raise LoopEndedError(answer.why)
         self._is_held = True
         return answer.loss
+
+    @contextlib.contextmanager
+    def _gradients_kept(self) -> Iterator[None]:
+        """The script goes on after its backward: it may clip, scale or drop what it finds. That is a copy."""
+        held = [(p, p.grad) for model in self._models for p in model.parameters() if p.grad is not None]
+        for parameter, gradient in held:
+            parameter.grad = gradient.detach().clone()
+        try:
+            yield
+        finally:
+            for parameter, gradient in held:
+                parameter.grad = gradient
 
 
 def whole(loss: Tensor, accumulation: int) -> Tensor:

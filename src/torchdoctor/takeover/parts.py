@@ -33,6 +33,7 @@ class Parts:
     scalers: list[Any]
     epochs: int | None
     accumulation: int
+    is_compiled: bool
     step_of_schedule: str | None
     sets_rates: bool
     why_no_loss: str | None
@@ -53,6 +54,7 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         scalers=list(session.capturing.scalers),
         epochs=rehearsal.epochs,
         accumulation=rehearsal.accumulation(),
+        is_compiled=rehearsal.is_compiled,
         step_of_schedule=_stepped_by(rehearsal.run),
         sets_rates=rehearsal.sets_rates,
         why_no_loss=rehearsal.why_not,

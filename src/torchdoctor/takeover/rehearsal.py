@@ -6,6 +6,7 @@ within seconds. What was learned on the way is put back before anything is done 
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import weakref
@@ -49,6 +50,8 @@ class Rehearsal:
         """the first that each loader gave, by its identity"""
         self.loaders: dict[int, Any] = {}
         self.schedulers: list[Any] = []
+        self.is_compiled = False
+        """the script compiles; that is left out, as hooks are not called in what is compiled"""
         self._fetched = 0
         """batches of training"""
         self._updates = 0
@@ -98,6 +101,17 @@ class Rehearsal:
         DataLoader.__iter__ = iterated  # type: ignore[method-assign]
         _BaseDataLoaderIter.__next__ = given  # type: ignore[method-assign]
         LRScheduler.__init__ = made  # type: ignore[method-assign]
+        torch.compile = self._uncompiled(torch, torch.compile)  # type: ignore[attr-defined]
+
+    def _uncompiled(self, torch: ModuleType, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(compiled)
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_compiled:
+                self.is_compiled = True
+                torch.compiler.set_stance("force_eager")
+            return compiled(*args, **kwargs)
+
+        return compile
 
     def arrange(self, _torch: ModuleType) -> None:
         """The session is in place."""
@@ -113,12 +127,12 @@ class Rehearsal:
             return following(iterator)
         loader = self._loader_of.get(iterator)
         phase = self._phase(loader)
-        if phase == TRAIN and self.driver is None and self.why_not is None and self._is_over():
+        trains = phase != VALIDATION and self._is_grad_enabled()  # the loader of training may be walked to evaluate
+        if trains and phase == TRAIN and self.driver is None and self.why_not is None and self._is_over():
             self._taken = loader
             self._take_over()
         if self.driver is not None and self._is_driven(loader):
             return self.driver.next_batch()
-        trains = phase == TRAIN or (phase != VALIDATION and self._is_grad_enabled())
         given = self._given.get(iterator, 0)
         if self._cuts and given >= (TRAIN_BATCHES if trains else OTHER_BATCHES):
             self._walks[id(loader)] = self._walks.get(id(loader), 0) + 1
@@ -136,7 +150,7 @@ class Rehearsal:
     def _is_driven(self, loader: Any) -> bool:
         """The loader that the training asks, or one that was made in its place for another epoch."""
         same = getattr(loader, "dataset", None) is self._taken.dataset
-        return loader is self._taken or (same and self._is_grad_enabled() and not self.driver.is_evaluating)
+        return self._is_grad_enabled() and (loader is self._taken or (same and not self.driver.is_evaluating))
 
     def _phase(self, loader: Any) -> str | None:
         if loader is None or self.session is None:
