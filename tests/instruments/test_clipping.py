@@ -46,6 +46,19 @@ def test_norms_that_move_are_told() -> None:
     assert rising.trend == "rising" and any("grow" in w for w in rising.warnings)
 
 
+def test_the_picture_says_what_the_text_says() -> None:
+    noise = np.random.default_rng(0).uniform(0.9, 1.1, 200)
+    found = advice(np.geomspace(100, 1, 200) * noise)
+    share = found.plot().layout.title.text.split()[0]
+    assert f"it cuts {share} of the steps" in str(found) or f"would cut {share} of the steps" in str(found)
+
+
+def test_steps_without_any_gradient_are_told() -> None:
+    found = advice([0.0, 0.0, 3.0, 0.0] * 20)
+    assert found.median == 0 and "no gradient at all" in str(found)
+    assert found.plot() is not None
+
+
 def test_it_ends_where_the_gradient_breaks() -> None:
     found = advice([*([1.0, 1.1, 0.9] * 10), math.inf])
     assert found.broke_at == 30 and found.needed and "at step 30" in str(found)

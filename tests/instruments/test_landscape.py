@@ -72,6 +72,19 @@ def test_a_round_bowl_along_any_direction() -> None:
     assert "bottom of a bowl" in str(found) and "doubles 20% of" in str(found)
 
 
+def test_a_place_beside_the_bottom_is_not_called_the_bottom() -> None:
+    """The loss rises from 2.27 to 2.6, and the weights have 2.3."""
+    found = mapped(Point(1.0), lambda w: 2.27 + 0.03 * ((w - 2) ** 2).sum(), span=2.0, points=21)
+    assert found.verdict.startswith("The weights lie near the bottom along this random direction")
+    assert "2.27" in found.verdict and "2.3 at the weights" in found.verdict
+
+
+def test_what_is_not_finite_has_neither_doubled_nor_a_range() -> None:
+    found = mapped(Point(1.0, 1.0), lambda w: (w - 2).log().sum(), points=5)
+    assert "not finite at 5 of 5 points" in str(found)
+    assert "doubles" not in str(found) and "Inf" not in str(found)
+
+
 def test_lower_ground_and_a_plain_are_told() -> None:
     assert "Not at the bottom" in str(mapped(Point(1.0, 2.0), lambda w: w.square().sum()))
     assert "Flat" in str(mapped(Point(1.0, 2.0), lambda w: 0 * w.sum() + 3))

@@ -64,7 +64,7 @@ def test_pure_noise_has_no_upper_end() -> None:
     found = torchdoctor.gradient_noise_scale(nn.Linear(WIDTH, 1, bias=False), loader_of(0.0), linear_loss)
     assert math.isinf(found.high) and found.reading in ("small", "unclear")
     assert found.to_dict()["high"] is None
-    assert found.plot() is not None and str(found)
+    assert "noise" in found.plot().layout.title.text and str(found)
 
 
 def test_short_loaders_are_divided_and_odd_batches_left_out() -> None:
@@ -73,6 +73,18 @@ def test_short_loaders_are_divided_and_odd_batches_left_out() -> None:
     )
     assert len(found.signals) == 4 and found.large == 40
     assert any("does not shuffle" in note for note in found.notes)
+
+
+def test_a_stream_without_length_is_divided_as_well() -> None:
+    class Stream:
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            return iter(loader_of(0.3, count=170, batch=20, shuffle=False))
+
+    known, streamed = (
+        torchdoctor.gradient_noise_scale(nn.Linear(WIDTH, 1, bias=False), data, linear_loss)
+        for data in (loader_of(0.3, count=170, batch=20, shuffle=False), Stream())
+    )
+    assert streamed.large == known.large and streamed.signals == pytest.approx(known.signals)
 
 
 def test_nothing_is_left_behind() -> None:

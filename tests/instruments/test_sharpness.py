@@ -86,6 +86,19 @@ def test_the_top_and_the_plain() -> None:
     assert measured(Quadratic([0.0, 0.0], [1.0, 2.0], offset=1.0)).kind == "flat"
 
 
+def test_a_loss_of_zero_cannot_double() -> None:
+    found = measured(Quadratic([2.0, 2.0], [0.0, 0.0]))
+    assert found.doubling_radius is None and str(found).startswith("Minimum") and found.plot() is not None
+
+
+def test_a_loss_that_breaks_has_not_doubled() -> None:
+    model = Quadratic([1.0, 1.0], [1.0, 1.0])
+    found = sharpness(
+        model, [torch.ones(4)], step_fn=lambda m, _: (m.weight - 0.9).log().sum() + 9, radii=(0.5,), progress=False
+    )
+    assert found.doubling_radius is None and "not finite" in str(found) and "doubles" not in str(found)
+
+
 def test_plateaus_and_saddles_are_diagnosed_where_much_is_left_to_learn() -> None:
     dead = network(nn.Linear(8, 8), nn.ReLU())
     with torch.no_grad():

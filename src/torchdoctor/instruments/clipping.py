@@ -103,7 +103,9 @@ class ClippingAdvice(Result):
                 f"The norms grow, {self.change:.2g}-fold during the look: clipping hides that, a lower rate or warmup "
                 "cures it."
             )
-        if self.largest > DOMINANT * self.median:
+        if self.median == 0:
+            found.append("Most steps have no gradient at all: torchdoctor.gradient_summary shows where it is lost.")
+        elif self.largest > DOMINANT * self.median:
             share = self.spikes / max(1, len(self.norms))
             found.append(
                 f"Spikes dominate: the largest norm is {figure(self.largest / self.median)} times the median, and "
@@ -113,7 +115,7 @@ class ClippingAdvice(Result):
 
     def __str__(self) -> str:
         value = figure(self.recommended).replace(",", "")
-        acts = next((t.acts for t in self.table if t.value == self.recommended), math.nan)
+        acts = self._acts
         if self.needed:
             lines = [f"Clip at {value}: it cuts {acts:.1%} of the steps, the exceptional ones."]
         else:
@@ -130,6 +132,11 @@ class ClippingAdvice(Result):
         rows = [(f"{figure(t.value)}{self._mark(t)}", f"{t.acts:.1%}", f"{t.keeps:.0%}") for t in self.table]
         return "\n".join([*lines, "", *table(("threshold", "steps cut", "left of a cut step"), rows)])
 
+    @property
+    def _acts(self) -> float:
+        """How often the recommendation would cut, of the steps that it rests on."""
+        return next((t.acts for t in self.table if t.value == self.recommended), math.nan)
+
     def _mark(self, threshold: Threshold) -> str:
         if threshold.value == self.in_use:
             return " (in use)"
@@ -137,8 +144,9 @@ class ClippingAdvice(Result):
 
     def plot(self) -> Figure:
         steps, above = np.arange(len(self.norms)), self.norms > self.recommended
-        title = f"{int(above.sum())} of {len(self.norms)} gradient norms exceed {figure(self.recommended)}"
-        if self.trend != "steady":
+        steady = self.trend == "steady"
+        title = f"{self._acts:.1%} of the {'' if steady else 'later '}gradient norms exceed {figure(self.recommended)}"
+        if not steady:
             title += f", and the norms are {self.trend}"
         chart = new_figure(title, "step", "gradient norm before clipping", yaxis_type="log")
         for name, keep, colour, symbol in (("kept", ~above, BLUE, "circle"), ("cut", above, RED, "x")):

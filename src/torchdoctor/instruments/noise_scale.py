@@ -132,6 +132,10 @@ class NoiseScale(Result):
 
     def plot(self) -> Figure:
         title = f"At a batch of {self.batch} a step makes {self.progress(self.batch):.0%} of the progress it can"
+        if self.reading == "unclear":
+            title = f"At a batch of {self.batch} noise hides the gradient too well to tell the scale"
+        elif math.isinf(self.scale):
+            title = f"At a batch of {self.batch} a step is nearly all noise"
         chart = new_figure(title, "batch, samples", "progress of a step", xaxis_type="log", yaxis_tickformat=".0%")
         ends = [v for v in (self.batch, self.scale, self.low, self.high) if math.isfinite(v) and v > 0]
         sizes = np.geomspace(max(1.0, min(ends) / 8), max(ends) * 16, 100)
@@ -209,11 +213,15 @@ def measure_noise_scale(
     ):
         if not subject.model.training:
             subject.model.train()
-        groups, batch = _gather(subject, loader, repeats, large, batch_size, advance)
+        groups, batch, seen = _gather(subject, loader, repeats, large, batch_size, advance)
+        if len(groups) < LEAST_REPEATS and seen >= LEAST_REPEATS * LEAST_LARGE:
+            # A loader that does not tell its length has told it now.
+            repeats, large = _divide(seen, repeats, large)
+            groups, batch, _ = _gather(subject, loader, repeats, large, batch_size, advance)
     if len(groups) < LEAST_REPEATS:
         raise UsageError(
-            f"the loader gave {len(groups)} groups of {large} batches of one size; {LEAST_REPEATS} are needed. Take a "
-            "smaller batch, so that there are more of them, or fewer batches to a group (large=2)"
+            f"the loader gave {seen} batches of one size; {LEAST_REPEATS * LEAST_LARGE} are needed. Take a smaller "
+            "batch, so that there are more of them"
         )
     small_R, big_R = np.array(groups).T
     signals, noises = separate(small_R, big_R, batch, large * batch)
@@ -246,7 +254,11 @@ def _plan(loader: Any, repeats: int, large: int) -> tuple[int, int]:
         raise UsageError(
             f"the loader gives {length} batches; {needed} are needed. Take a smaller batch, so that there are more"
         )
-    large = max(LEAST_LARGE, length // repeats)
+    return _divide(length, repeats, large)
+
+
+def _divide(length: int, repeats: int, large: int) -> tuple[int, int]:
+    large = min(large, max(LEAST_LARGE, length // repeats))
     return min(repeats, length // large), large
 
 
@@ -257,10 +269,12 @@ def _gather(
     large: int,
     batch_size: int | None,
     advance: Callable[[], None],
-) -> tuple[list[tuple[float, float]], int]:
-    """Mean squared norm over the small batches of each group, and the squared norm of their mean."""
+) -> tuple[list[tuple[float, float]], int, int]:
+    """Mean squared norm over the small batches of each group, and the squared norm of their mean; the samples of a
+    batch, and how many batches there were."""
     held = [p for p in subject.model.parameters() if p.requires_grad]
     groups: list[tuple[float, float]] = []
+    taken = 0
     size, sums, squares = batch_size, [torch.zeros_like(p) for p in held], []
     for batch in loader:
         count = samples_in(batch)
@@ -270,6 +284,7 @@ def _gather(
         if batch_size is None and count != size:
             continue
         squares.append(_backward(subject, held, batch, sums))
+        taken += 1
         advance()
         if len(squares) == large:
             groups.append((float(np.mean(squares)), _square(sums) / large**2))
@@ -279,7 +294,7 @@ def _gather(
                 break
     if size is None:
         raise UsageError("the loader gives no batch; is its dataset empty, or drop_last=True with too few samples?")
-    return groups, size
+    return groups, size, taken
 
 
 def _backward(subject: Subject, held: list[nn.Parameter], batch: Any, sums: list[Tensor]) -> float:

@@ -94,9 +94,10 @@ class Sharpness(Result):
         """Size of the noise that doubles the loss, between two that were tried; None if none does."""
         left, low = 0.0, 0.0
         for rise in self.rises:
-            if not rise.mean < abs(self.loss):
-                share = (abs(self.loss) - low) / (rise.mean - low) if math.isfinite(rise.mean) else 1.0
-                return left + (rise.radius - left) * share if self.loss else None
+            if not math.isfinite(rise.mean) or not self.loss:
+                return None
+            if rise.mean >= abs(self.loss):
+                return left + (rise.radius - left) * (abs(self.loss) - low) / (rise.mean - low)
             left, low = rise.radius, rise.mean
         return None
 

@@ -21,6 +21,8 @@ BARRIER = 0.05
 batches and rounding make about as much."""
 LOWER = 0.02
 """Share of its loss by which another point has to be lower than the weights, to be told."""
+AT_BOTTOM = 0.05
+"""Share of all there is between the lowest and the highest point, up to which the weights are at the bottom of it."""
 WIDE = 30.0
 """Largest over smallest loss from which on a logarithm shows more."""
 FEW_LEVELS = 20
@@ -105,7 +107,13 @@ class Landscape(Result):
             return f"Flat: the loss stays within {LOWER:.0%} all over"
         dips = count_dips(self.line)
         more = f", with {dips - 1} further dip{'s' if dips > 2 else ''} beside it" if dips > 1 else ""
-        return f"The weights lie at the bottom of a bowl{more}"
+        directions = "this random direction" if self.y is None else "these random directions"
+        if self.loss - low <= AT_BOTTOM * (finite.max() - low):
+            return f"The weights lie at the bottom of a bowl along {directions}{more}"
+        return (
+            f"The weights lie near the bottom along {directions}{more}: the loss is {figure(low)} at {where} and "
+            f"{figure(self.loss)} at the weights"
+        )
 
     def __str__(self) -> str:
         shape = f"{len(self.x)} points" if self.y is None else f"{len(self.x)} x {len(self.y)} points"
@@ -118,8 +126,9 @@ class Landscape(Result):
             lines.append(f"highest between them {figure(float(self.line[top]))}, at {self.x[top]:.2f} of the way")
         else:
             finite = self.grid[np.isfinite(self.grid)]
-            most = figure(float(finite.max())) if finite.size else "not finite"
-            lines.append(f"loss {figure(self.loss)} at the weights, {figure(self.lowest[2])} to {most} around them")
+            if finite.size:
+                around = f"{figure(self.lowest[2])} to {figure(float(finite.max()))} around them"
+                lines.append(f"loss {figure(self.loss)} at the weights, {around}")
             lines += self._width()
         broken = int((~np.isfinite(self.grid)).sum())
         lines += [f"not finite at {broken} of {self.grid.size} points"] if broken else []
@@ -128,10 +137,10 @@ class Landscape(Result):
 
     def _width(self) -> list[str]:
         """How far the loss takes to double, along the first direction."""
-        x, high = np.asarray(self.x), ~(self.line < 2 * self.loss)
-        if self.loss <= 0 or not high.any():
+        x, high = np.asarray(self.x), self.line >= 2 * self.loss
+        if not self.loss > 0 or not high.any():
             return []
-        return [f"it doubles {100 * np.abs(x[high]).min():.2g}% of each filter's norm away"]
+        return [f"it doubles {100 * np.abs(x[high]).min():.3g}% of each filter's norm away"]
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | plain({"verdict": self.verdict, "barrier": self.barrier, "loss": self.loss})
