@@ -44,6 +44,7 @@ def test_norms_that_move_are_told() -> None:
     falling, rising = advice(np.geomspace(100, 1, 200) * noise), advice(np.geomspace(1, 100, 200) * noise)
     assert falling.trend == "falling" and falling.recommended < 20
     assert rising.trend == "rising" and any("grow" in w for w in rising.warnings)
+    assert str(rising).startswith("The norms grow") and "hardly needed" not in str(rising)
 
 
 def test_the_picture_says_what_the_text_says() -> None:

@@ -340,6 +340,7 @@ def test_the_epoch_of_a_distributed_sampler_is_put_back() -> None:
         ({"diverge": -1.0}, "None to sweep to the end"),
         ({"accumulate": 0}, "one batch at least"),
         ({"max_norm": 0.0}, "cuts everything"),
+        ({"scaler": "float16"}, "scaler is a str"),
         ({"data": iter([1])}, "is an iterator"),
         ({"data": DataLoader(PAIRS, 1000, drop_last=True)}, "gives no batch"),
         ({"data": [{"a": X, "b": Y}]}, "none of these is known"),

@@ -45,6 +45,22 @@ def test_an_error_of_the_model_itself_stays(name: str) -> None:
         call(name, DataLoader(TensorDataset(X[:, :4], Y), 8))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_inference_mode_around_an_instrument_does_not_matter(name: str) -> None:
+    loader = DataLoader(TensorDataset(X, Y), 8)
+    model = nn.Linear(5, 3)
+    optimizer = (torch.optim.SGD(model.parameters(), 0.1),) if name in ("find_lr", "suggest_clipping") else ()
+    with torch.inference_mode():
+        found = getattr(torchdoctor, name)(model, *optimizer, loader, nn.CrossEntropyLoss(), progress=False)
+        assert torch.is_inference_mode_enabled() and str(found)
+
+
+def test_a_model_made_in_inference_mode_can_be_evaluated_there() -> None:
+    with torch.inference_mode():
+        found = torchdoctor.evaluate(nn.Linear(5, 3), DataLoader(TensorDataset(X, Y), 8), progress=False)
+    assert found.samples == 96
+
+
 def test_a_loss_without_a_graph_has_no_rate() -> None:
     with pytest.raises(UsageError, match="hangs on no trainable parameter"):
         call("find_lr", [(X, Y)], lambda outputs, target: nn.functional.cross_entropy(outputs, target).detach())

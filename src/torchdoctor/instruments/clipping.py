@@ -100,8 +100,8 @@ class ClippingAdvice(Result):
             )
         if self.trend == "rising":
             found.append(
-                f"The norms grow, {self.change:.2g}-fold during the look: clipping hides that, a lower rate or warmup "
-                "cures it."
+                f"The norms grow, {figure(self.change)}-fold during the look: clipping hides that, a lower rate or "
+                "warmup cures it."
             )
         if self.median == 0:
             found.append("Most steps have no gradient at all: torchdoctor.gradient_summary shows where it is lost.")
@@ -116,7 +116,10 @@ class ClippingAdvice(Result):
     def __str__(self) -> str:
         value = figure(self.recommended).replace(",", "")
         acts = self._acts
-        if self.needed:
+        if self.trend == "rising":
+            lines = [f"The norms grow {figure(self.change)}-fold without clipping: look at the learning rate first."]
+            lines.append(f"  To cut the exceptional ones of the second half ({acts:.1%}), clip at {value}.")
+        elif self.needed:
             lines = [f"Clip at {value}: it cuts {acts:.1%} of the steps, the exceptional ones."]
         else:
             lines = [f"Clipping is hardly needed: no norm is above {self.largest / self.median:.2g} times the median."]

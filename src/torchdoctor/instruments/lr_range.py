@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,8 @@ class Plan:
     distributed: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.scaler is not None and not hasattr(self.scaler, "is_enabled"):
+            raise UsageError(f"scaler is a {type(self.scaler).__name__}, not a torch.amp.GradScaler")
         if not 0 < self.low < self.high < math.inf:
             raise UsageError(f"low={self.low}, high={self.high}: the sweep runs from low up to high, both above zero")
         if self.steps < LEAST_STEPS:
@@ -149,7 +152,7 @@ def find_lr(
         low=low,
         high=high,
         steps=steps,
-        seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
+        seeds=tuple(range(int(seeds))) if isinstance(seeds, Integral) else tuple(map(int, seeds)),
         mode=mode,
         zoom=zoom,
         paired=paired,

@@ -1,11 +1,16 @@
-"""Errors of torch that come from what was handed over, said so that one knows what to change."""
+"""What an instrument is called under and with: errors of torch that come from it are said so that one knows what to
+change."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+
+import torch
+from torch import nn
 
 from torchdoctor.errors import UsageError
 
@@ -17,12 +22,14 @@ Found = TypeVar("Found")
 
 
 def explained(instrument: Callable[Given, Found]) -> Callable[Given, Found]:
-    """A batch of another type than the weights, or than the loss takes, is an error of usage."""
+    """A batch of another type than the weights, or than the loss takes, is an error of usage. Called in inference mode,
+    an instrument leaves it for the time: batches made under it could not be learned from."""
 
     @functools.wraps(instrument)
     def told(*args: Given.args, **options: Given.kwargs) -> Found:
         try:
-            return instrument(*args, **options)
+            with _outside_inference(args[0] if args else options.get("model")):
+                return instrument(*args, **options)
         except RuntimeError as error:
             first = (str(error).splitlines() or [""])[0]
             if not TYPES.search(first):
@@ -33,3 +40,11 @@ def explained(instrument: Callable[Given, Found]) -> Callable[Given, Found]:
             ) from error
 
     return told
+
+
+def _outside_inference(model: object) -> contextlib.AbstractContextManager[object]:
+    """Weights that were made under it cannot be put back outside."""
+    made = isinstance(model, nn.Module) and any(p.is_inference() for p in model.parameters())
+    if not torch.is_inference_mode_enabled() or made:
+        return contextlib.nullcontext()
+    return torch.inference_mode(False)

@@ -177,8 +177,9 @@ def _histogram(values: Tensor, bins: int) -> tuple[NDArray[np.int64], NDArray[np
     low, high = float(torch.maximum(values.min(), middle - reach)), float(torch.minimum(values.max(), middle + reach))
     if high <= low:
         low, high = low - max(1e-6, abs(low)), high + max(1e-6, abs(high))
-    counts = torch.histc(values.clamp(low, high), bins, low, high)
-    return counts.cpu().numpy().astype(np.int64), np.linspace(low, high, bins + 1)
+    # torch.histc has no deterministic form on a GPU and refuses where that is asked for.
+    places = ((values.clamp(low, high) - low) * (bins / (high - low))).long().clamp_(0, bins - 1)
+    return torch.bincount(places, minlength=bins).cpu().numpy().astype(np.int64), np.linspace(low, high, bins + 1)
 
 
 def _row(layer: LayerWeights) -> tuple[str, ...]:
