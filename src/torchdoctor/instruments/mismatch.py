@@ -44,7 +44,8 @@ def explained(instrument: Callable[Given, Found]) -> Callable[Given, Found]:
 
 def _outside_inference(model: object) -> contextlib.AbstractContextManager[object]:
     """Weights that were made under it cannot be put back outside."""
-    made = isinstance(model, nn.Module) and any(p.is_inference() for p in model.parameters())
-    if not torch.is_inference_mode_enabled() or made:
+    if not torch.is_inference_mode_enabled():
         return contextlib.nullcontext()
-    return torch.inference_mode(False)
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    made_there = any(p.is_inference() for p in weights if not nn.parameter.is_lazy(p))
+    return contextlib.nullcontext() if made_there else torch.inference_mode(False)
