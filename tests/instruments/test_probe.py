@@ -144,7 +144,8 @@ class Stream(IterableDataset):
         ((table(), np.ones(300)), {"task": "guess"}, "not known"),
         ((Stream(),), {}, "stream of samples"),
         ((table(), ["a"] * 300), {}, "no array of numbers"),
-        (([{"a": torch.ones(4, 2), "b": torch.ones(4)}],), {}, "none of these is known"),
+        (([{"a": torch.ones(4, 2), "b": torch.ones(4)}],), {}, r"none of these is known.*linear_probe\(X, y\)"),
+        ((None,), {}, "but None"),
     ],
 )
 def test_what_cannot_be_is_said(given: tuple[object, ...], options: dict[str, object], said: str) -> None:

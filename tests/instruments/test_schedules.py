@@ -197,3 +197,34 @@ def test_the_picture() -> None:
     assert "climbs to" in drawing.layout.title.text and drawing.layout.yaxis2.title.text == "momentum"
     assert found.plot(log=True).layout.yaxis.type == "log"
     assert found.to_dict()["verdict"] == found.verdict
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda o: schedules.warmup_cosine(o, 10, warmup=10),
+        lambda o: schedules.warmup_stable_decay(o, 10, decay=0),
+        lambda o: schedules.warmup_stable_decay(o, 10, warmup=0, decay=10),
+        lambda o: schedules.warmup_cosine(o, 1),
+    ],
+)
+def test_after_its_end_a_schedule_stays_where_it_is(schedule) -> None:  # type: ignore[no-untyped-def]
+    found = schedules.preview(schedule, 14)
+    assert found.error is None and len({*found.rates[0][10:]}) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda o: schedules.warmup_cosine("SGD", 10), "optimizer is a str"),
+        (lambda o: schedules.cyclical(None, 10), "optimizer is a NoneType"),
+        (lambda o: schedules.one_cycle(o, 10, warmup=3), "share of the steps"),
+        (
+            lambda o: schedules.one_cycle(torch.optim.Adagrad(o.param_groups[0]["params"]), 10, momentum=(0.8, 0.9)),
+            "neit",
+        ),
+    ],
+)
+def test_what_a_schedule_cannot_stand_on_is_said(call, said: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(UsageError, match=said):
+        call(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 0.1))

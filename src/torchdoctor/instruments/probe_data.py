@@ -109,6 +109,8 @@ def read_evidence(
 def _gather(
     data: Any, labels: Any, pick: Callable[[Any], Any] | None, samples: int, generator: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
+    if data is None:
+        raise UsageError("neither a loader nor a dataset, a batch or an array was given, but None")
     if labels is not None:
         return _tensor(data, "inputs"), _tensor(labels, "labels")
     if isinstance(data, Dataset) and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
@@ -161,7 +163,10 @@ def _joined(found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _pair(batch: Any, pick: Callable[[Any], Any] | None) -> tuple[Tensor, Tensor]:
-    args, kwargs, target = split(batch)
+    try:
+        args, kwargs, target = split(batch)
+    except UsageError as error:
+        raise UsageError(f"{str(error).partition('; hand over')[0]}. Hand over arrays: linear_probe(X, y)") from error
     given = pick(batch) if pick is not None else [*args, *kwargs.values()]
     inputs = [t for name, t in tensors_in(given) if t.dim() > 0 and "mask" not in name]
     targets = [t for _, t in tensors_in(target)]

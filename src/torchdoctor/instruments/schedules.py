@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal
 
 from torch.optim import Optimizer
@@ -54,7 +55,7 @@ class Trapezoid:
     def __call__(self, step: int) -> float:
         if step < self.warmup:
             return self.start + (1 - self.start) * step / self.warmup
-        if step <= self.decay_from:
+        if step <= self.decay_from or self.decay_from == self.steps:
             return 1.0
         done = min(1.0, (step - self.decay_from) / (self.steps - self.decay_from))
         return self.end + (1 - self.end) * FALLS[self.shape](done)
@@ -86,6 +87,7 @@ def warmup_cosine(
     """Linearly up within `warmup` steps (a share of them if below 1), then down half a cosine (Loshchilov and Hutter
     2017). `start` and `end` are shares of the peak; without `start` the first step takes one part of the warm-up, as
     a rate of zero would waste it. `last_step` is for a training that is resumed."""
+    _check_optimizer(optimizer)
     ramp = _ramp(warmup, steps)
     curve = Trapezoid("warmup_cosine", ramp, ramp, steps, _start(start, ramp), _share("end", end), "cosine")
     return LambdaLR(optimizer, curve, last_step)
@@ -104,6 +106,7 @@ def warmup_stable_decay(
 ) -> LambdaLR:
     """Up, then level, and down only within the last `decay` steps (a share of them if below 1), so that a training can
     be prolonged from any moment before it (Hu et al. 2024, MiniCPM)."""
+    _check_optimizer(optimizer)
     ramp, fall = _ramp(warmup, steps), _ramp(decay, steps, "decay")
     if ramp + fall > steps:
         raise UsageError(f"{ramp} steps of warm-up and {fall} of decay do not fit into {steps}")
@@ -117,7 +120,8 @@ def warmup_stable_decay(
 def inverse_sqrt(optimizer: Optimizer, warmup: int, *, start: float | None = None, last_step: int = -1) -> LambdaLR:
     """Up within `warmup` steps, then down with the root of the step, without an end (Vaswani et al. 2017): at four
     times the warm-up it is half its peak."""
-    if not isinstance(warmup, int) or warmup < 1:
+    _check_optimizer(optimizer)
+    if not isinstance(warmup, Integral) or warmup < 1:
         raise UsageError(f"warmup is {warmup}; a whole number of steps is needed, as this schedule has no end")
     return LambdaLR(optimizer, InverseRoot("inverse_sqrt", warmup, _start(start, warmup)), last_step)
 
@@ -137,11 +141,16 @@ def one_cycle(
     """torch's OneCycleLR: up to `peak` (else each group's own rate) for a share of the steps, then down to next to
     nothing, while momentum does the reverse between `momentum` (low, high) (Smith and Topin 2018). `start` and `end`
     are shares of the peak. One step beyond the last raises."""
+    _check_optimizer(optimizer)
     _check_steps(steps)
+    if not 0 <= warmup <= 1:
+        raise UsageError(f"warmup is {warmup}; it is a share of the steps, from 0 to 1")
     if not (0 < start <= 1 and 0 < end <= 1):
         raise UsageError(f"start is {start} and end is {end}; they are shares of the peak, above 0 and up to 1")
     peaks = [peak] * len(optimizer.param_groups) if peak is not None else _own_rates(optimizer)
     low, high = momentum or (0.85, 0.95)
+    if momentum is not None and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
+        raise UsageError(f"{type(optimizer).__name__} has neither momentum nor betas to move; leave `momentum` out")
     cycles = momentum is not None or all(g.get("momentum") or "betas" in g for g in optimizer.param_groups)
     return OneCycleLR(
         optimizer,
@@ -170,6 +179,7 @@ def cyclical(
 ) -> CyclicLR:
     """torch's CyclicLR: up for `half_cycle` steps to `peak` (else each group's own rate) and down again to the share
     `low` of it, over and over (Smith 2017). "triangular2" halves each cycle, "exp_range" shrinks by `gamma` a step."""
+    _check_optimizer(optimizer)
     if half_cycle < 1:
         raise UsageError(f"half_cycle is {half_cycle}; at least 1 step is needed")
     peaks = [peak] * len(optimizer.param_groups) if peak is not None else _own_rates(optimizer)
@@ -208,6 +218,11 @@ def _share(name: str, value: float) -> float:
     return value
 
 
+def _check_optimizer(optimizer: Optimizer) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError(f"optimizer is a {type(optimizer).__name__}, not a torch.optim.Optimizer")
+
+
 def _check_steps(steps: int) -> None:
-    if not isinstance(steps, int) or steps < 1:
+    if not isinstance(steps, Integral) or steps < 1:
         raise UsageError(f"steps is {steps}; the number of optimizer steps of the whole training is needed")
