@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,8 +40,8 @@ class Report:
     """nothing could be checked"""
     output: str = ""
     """the end of what the script said, where there was a problem"""
-    listed: list[str] = field(default_factory=list)
-    """names of the checks that were to be made"""
+    listed: dict[str, dict[str, str]] = field(default_factory=dict)
+    """the checks that were to be made, by name: what each asks, and its part"""
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -49,6 +50,15 @@ class Report:
         names = {finding["name"] for finding in proved}
         found = [c["finding"] for c in self.checks if c.get("finding") and c["finding"]["name"] not in names]
         return sorted([*proved, *found], key=lambda f: ("error", "warning", "info").index(f["severity"]))
+
+    def leave_out(self, why: str) -> None:
+        """What is left of the list was not examined."""
+        made = {check["name"] for check in self.checks}
+        nothing = {"severity": None, "diagnosis": None, "figures": {}, "evidence": [], "where": [], "fix": None}
+        for name, told in self.listed.items():
+            if name not in made:
+                said = {"name": name, "passed": None, "text": why, "seconds": 0.0, "finding": None}
+                self.checks.append({**said, **told, **nothing})
 
 
 def check_script(request: Request, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> Report:
@@ -59,16 +69,17 @@ def check_script(request: Request, tell: Callable[[dict[str, Any]], None] = lamb
         _take(line, report)
         tell(line)
 
+    deadline = time.monotonic() + request.timeout
     for _ in range(AGAIN):
-        asked = {"checks": names}
-        last, report.output = take_over(
-            "torchdoctor.checks.child", request.target, attempt, asked, request.timeout, hear
-        )
+        asked, seconds = {"checks": names}, deadline - time.monotonic()
+        last, report.output = take_over("torchdoctor.checks.child", request.target, attempt, asked, seconds, hear)
         left = tuple(name for name in report.listed if name not in {c["name"] for c in report.checks})
         if last.get("done") or (report.listed and not left):
             return report
         if "unknown" in last:
             raise UnknownNameError(last["unknown"])
+        if "killed" in last and report.checks:
+            break
         if report.checks:
             names, attempt = left, replace(attempt, early=True)
         elif following := attempt.after(last):
@@ -76,6 +87,8 @@ def check_script(request: Request, tell: Callable[[dict[str, Any]], None] = lamb
         else:
             report.problem = explain(last)
             return report
+    why = f"the {request.timeout:.0f} s were over" if "killed" in last else "the script's process ended"
+    report.leave_out(f"{why} before it was made")
     return report
 
 
@@ -85,7 +98,7 @@ def _take(line: dict[str, Any], report: Report) -> None:
     if "made" in line:
         report.checks.append(line["made"])
     if "listed" in line and not report.listed:
-        report.listed = [c["name"] for c in line["listed"]]
+        report.listed = {c["name"]: {"asks": c["asks"], "part": c["part"]} for c in line["listed"]}
     for name in ("bottleneck", "epochs", "why_not"):
         if line.get(name) is not None:
             setattr(report, name, line[name])

@@ -42,7 +42,7 @@ def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
         chosen = choose(quick, child.request["checks"])
     except UnknownNameError as error:
         child.end(unknown=str(error))
-    child.tell(listed=[{"name": c.check.name, "asks": c.check.asks} for c in chosen])
+    child.tell(listed=[{"name": c.check.name, "asks": c.check.asks, "part": c.check.part} for c in chosen])
     perform(bench, chosen, told)
     child.tell(bottleneck=name_bottleneck(bench))
 

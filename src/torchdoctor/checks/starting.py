@@ -58,11 +58,14 @@ def compare(target: Target, *, traced: bool, updates: int, seconds: float, timeo
 
 def main(text: str) -> None:
     from torchdoctor.experiments.board import Silent
+    from torchdoctor.experiments.orphans import clear_up_when_ended, end_with_parent
     from torchdoctor.experiments.seed_passing import OWN, Passing
     from torchdoctor.experiments.seeds import Surroundings
     from torchdoctor.experiments.starts import compare_starts, trace_starts
     from torchdoctor.experiments.variants import Variant
 
+    end_with_parent()
+    clear_up_when_ended()
     asked = json.loads(text)
     target = Target(asked["kind"], asked["what"], tuple(asked["arguments"]))
     variant, first = Variant(target.stem, target, Passing(OWN)), {n: asked[n] for n in ("updates", "seconds")}

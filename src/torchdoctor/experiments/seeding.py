@@ -23,6 +23,7 @@ from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.experiments.apart import EVERYWHERE, SYSTEM, keep_apart
 from torchdoctor.experiments.changes import Changes
 from torchdoctor.experiments.first_steps import FirstSteps
+from torchdoctor.experiments.orphans import end_with_parent
 from torchdoctor.experiments.overrides import Overrides
 from torchdoctor.experiments.seed_notes import SeedNotes
 
@@ -162,6 +163,7 @@ def tell(request: dict[str, Any], ending: Ending, told: dict[str, Any]) -> None:
 
 
 def main(letter: str) -> int:
+    end_with_parent()
     request = json.loads(Path(letter).read_text())
     request["report"] = str(Path(request["report"]).absolute())
     pid = os.getpid()

@@ -13,6 +13,7 @@ from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import Target
+from torchdoctor.experiments.orphans import end_with_parent
 from torchdoctor.experiments.shadow import keep_files
 from torchdoctor.takeover.process import OVER
 from torchdoctor.takeover.rehearsal import Rehearsal
@@ -42,6 +43,7 @@ def serve(
     request_file: str, work: Callable[[Child, Rehearsal], None], over: Callable[[Child, Run], None] = lambda *_: None
 ) -> NoReturn:
     """`work` is done in a thread of its own once the loop is known; `over` where the script ended before that."""
+    end_with_parent()
     child = Child(json.loads(Path(request_file).read_text()))
 
     def ready(rehearsal: Rehearsal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,10 +63,10 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
                 setattr(found, name, line[name])
         tell(line)
 
+    deadline = time.monotonic() + request.timeout
     for _ in range(AGAIN):
-        last, output = take_over(
-            "torchdoctor.takeover.instrument", request.target, attempt, asked, request.timeout, hear
-        )
+        seconds = deadline - time.monotonic()
+        last, output = take_over("torchdoctor.takeover.instrument", request.target, attempt, asked, seconds, hear)
         if found.text is not None:
             return found
         if last.get("later"):

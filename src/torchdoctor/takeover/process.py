@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,8 @@ from typing import Any
 from torchdoctor.attach.target import Target
 
 POLL = 0.05
+GRACE = 6.0
+"""Seconds until what was asked to end is killed; starts of the script are given five."""
 OVER = "the script's own loop was over first"
 Line = dict[str, Any]
 
@@ -68,13 +72,14 @@ def take_over(
         (folder / "request.json").write_text(json.dumps(request, default=str))
         command = [sys.executable, "-m", module, str(folder / "request.json")]
         with output.open("wb") as said:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+            )
         folders: list[Path] = []
         try:
             last = _listen(process, lines, timeout, hear, folders)
         finally:
-            process.kill()
-            process.wait()
+            _end(process)
             _clear(folders)
         return last, output.read_text(errors="replace")[-4000:]
 
@@ -104,6 +109,22 @@ def _listen(
         if time.monotonic() > deadline:
             return {"killed": f"it took longer than {timeout:.0f} s"}
         time.sleep(POLL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it has started: what ends before its time is first asked to, so that it can end others."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        try:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                deadline = time.monotonic() + GRACE
+                while time.monotonic() < deadline:
+                    process.poll()
+                    os.killpg(process.pid, 0)  # as long as there is anyone
+                    time.sleep(POLL)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _clear(folders: list[Path]) -> None:
