@@ -246,7 +246,7 @@ def measure_clipping(
 def _step(subject: Subject, optimizer: Optimizer, batches: list[Any], norm_type: float) -> tuple[float, float]:
     def closure() -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros(())
+        total = torch.zeros((), device="cpu")
         for batch in batches:
             loss = subject.loss(batch) / len(batches)
             if not loss.requires_grad:

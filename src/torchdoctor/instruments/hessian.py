@@ -66,7 +66,8 @@ def measure_curvature(
         return torch.cat([d.reshape(-1).to(vector) for d in product(_shaped(vector, surface))])
 
     wide = any(p.dtype == torch.float64 for p in surface.parameters)
-    start = torch.randn(surface.size, generator=generator, dtype=torch.float64 if wide else torch.float32)
+    dtype = torch.float64 if wide else torch.float32
+    start = torch.randn(surface.size, generator=generator, dtype=dtype, device="cpu")
     found = find_extremes(flat_product, start.to(surface.subject.device), iterations, tolerance)
     return Curvature(**vars(found), along_gradient=along, exact=exact)
 

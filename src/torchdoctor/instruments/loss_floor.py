@@ -44,7 +44,7 @@ def floor_of(call: LossCall) -> float | None:
 
 def guess_of(call: LossCall) -> float | None:
     """With one answer for all samples."""
-    return least(call, torch.zeros(call.samples, dtype=torch.long))
+    return least(call, torch.zeros(call.samples, dtype=torch.long, device="cpu"))
 
 
 @torch.no_grad()
@@ -77,7 +77,7 @@ def _ids(groups: Tensor | None, rows: int, by_place: bool, device: torch.device)
         raise ValueError(f"{rows} rows of {len(groups)} samples")
     if by_place:
         return torch.unique(groups.flatten(), return_inverse=True)[1].to(device)
-    place = torch.arange(rows) % places
+    place = torch.arange(rows, device=groups.device) % places
     return torch.unique(groups.repeat_interleave(places) * places + place, return_inverse=True)[1].to(device)
 
 

@@ -160,7 +160,7 @@ def groups_of_equal_inputs(reading: Reading) -> Tensor | None:
     rows = [r.float() if r.dtype in (torch.bfloat16, torch.float16) else r for r in rows]
     numbers: dict[bytes, int] = {}
     keys = (b"".join(r[i].numpy().tobytes() for r in rows) for i in range(count))
-    return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys])
+    return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys], device="cpu")
 
 
 def tokens_in(reading: Reading) -> Tensor | None:
@@ -175,5 +175,6 @@ def groups_of_equal_beginnings(reading: Reading) -> Tensor | None:
     numbers: dict[tuple[int, ...], int] = {}
     rows = tokens.cpu().tolist()
     return torch.tensor(
-        [[numbers.setdefault(tuple(row[: i + 1]), len(numbers)) for i in range(len(row))] for row in rows]
+        [[numbers.setdefault(tuple(row[: i + 1]), len(numbers)) for i in range(len(row))] for row in rows],
+        device="cpu",
     )

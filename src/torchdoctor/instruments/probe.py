@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from torchdoctor.attach.guard import unseen
@@ -180,7 +181,7 @@ def measure_relation(
     permutations = int(max(LEAST_SHUFFLES, min(permutations, WORK / (count * count * outputs * 4))))
     orders = np.stack([generator.permutation(count) for _ in range(permutations)])
     folds_N = generator.permutation(np.arange(count) % min(folds, count))
-    with progress_bar("plain learners on shuffled labels", 2, progress) as advance:
+    with torch.device("cpu"), progress_bar("plain learners on shuffled labels", 2, progress) as advance:
         linear = _probe("linear (ridge)", ridge(evidence, orders, folds_N), evidence.task)
         advance()
         near = _probe("nearest neighbours", neighbours(evidence, orders, neighbours_each), evidence.task)

@@ -81,6 +81,12 @@ def read_evidence(
     generator: np.random.Generator,
 ) -> Evidence:
     inputs, targets = _gather(data, labels, pick, samples, generator)
+    # The default device may be another, and what a loader does there is its own matter.
+    with torch.device("cpu"):
+        return _standardise(inputs, targets, task, samples, generator)
+
+
+def _standardise(inputs: Tensor, targets: Tensor, task: str, samples: int, generator: np.random.Generator) -> Evidence:
     notes: list[str] = []
     if len(inputs) != len(targets):
         raise UsageError(f"{len(inputs)} inputs and {len(targets)} targets do not belong together")
@@ -118,7 +124,7 @@ def _gather(
     if isinstance(data, np.ndarray | Tensor):
         raise UsageError("inputs alone were given; hand over the labels as well: linear_probe(X, y)")
     if isinstance(data, tuple | list) and any(isinstance(part, np.ndarray) for part in data):
-        data = tuple(torch.as_tensor(part) for part in data)
+        data = tuple(torch.as_tensor(part, device="cpu") for part in data)
     if isinstance(data, IterableDataset):
         raise UsageError("a stream of samples was given; hand over a loader: DataLoader(dataset, batch_size=64)")
     if is_batch(data):
@@ -182,7 +188,7 @@ def _pair(batch: Any, pick: Callable[[Any], Any] | None) -> tuple[Tensor, Tensor
 
 def _tensor(value: Any, what: str) -> Tensor:
     try:
-        return torch.as_tensor(np.asarray(value) if not isinstance(value, Tensor) else value).detach().cpu()
+        return value.detach().cpu() if isinstance(value, Tensor) else torch.from_numpy(np.asarray(value))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{what} of type {type(value).__name__} are no array of numbers: {error}") from error
 
