@@ -75,6 +75,7 @@ def test_processes_share_the_loss_and_stop_together(tmp_path: Any) -> None:
             from torch.nn.parallel import DistributedDataParallel
             from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
             from torchdoctor.instruments.lr_range import find_lr
+            from torchdoctor.instruments.noise_scale import gradient_noise_scale
 
             torch.set_num_threads(1)
             where = f"file://{sys.argv[2]}"
@@ -88,6 +89,11 @@ def test_processes_share_the_loss_and_stop_together(tmp_path: Any) -> None:
             found = find_lr(model, optimizer, loader, nn.CrossEntropyLoss(), steps=30, seeds=2, accumulate=2)
             assert all(torch.equal(a, b) for a, b in zip(kept, model.parameters()))
             print(found.recommended, [s.losses.tolist() for s in found.sweeps])
+
+            alone, together = (
+                gradient_noise_scale(part, loader, nn.CrossEntropyLoss()) for part in (model.module, model)
+            )
+            assert together.scale == alone.scale and any("2 processes" in note for note in together.notes)
             """
         )
     )

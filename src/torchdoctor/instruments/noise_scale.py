@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import SequentialSampler
@@ -22,6 +23,7 @@ from torchdoctor.attach.guard import unseen
 from torchdoctor.distributions.student import t_quantile
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import apart, check_loader
+from torchdoctor.instruments.lr_sweep import unsynchronised
 from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in
@@ -300,10 +302,12 @@ def _gather(
 def _backward(subject: Subject, held: list[nn.Parameter], batch: Any, sums: list[Tensor]) -> float:
     for parameter in held:
         parameter.grad = None
-    loss = subject.loss(batch)
-    if not loss.requires_grad:
-        raise UsageError("the loss hangs on no trainable parameter; torchdoctor.overfit_batch says why")
-    loss.backward()
+    # The mean over processes would be the gradient of another batch than the one that is counted.
+    with unsynchronised(subject.model):
+        loss = subject.loss(batch)
+        if not loss.requires_grad:
+            raise UsageError("the loss hangs on no trainable parameter; torchdoctor.overfit_batch says why")
+        loss.backward()
     pairs = [(s, p.grad) for s, p in zip(sums, held, strict=True) if p.grad is not None]
     found = [grad.to_dense() if grad.is_sparse else grad for _, grad in pairs]
     with torch.no_grad():
@@ -348,6 +352,8 @@ def ratio_interval(
 
 def _notes(model: nn.Module, loader: Any) -> list[str]:
     found = []
+    if dist.is_available() and dist.is_initialized() and (count := dist.get_world_size()) > 1:
+        found.append(f"of this process alone: a step over {count} processes has {count} times the batch")
     if isinstance(getattr(loader, "sampler", None), SequentialSampler):
         found.append("the loader does not shuffle; if neighbouring samples are alike, the scale comes out too large")
     if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules()):

@@ -108,7 +108,7 @@ class Landscape(Result):
         dips = count_dips(self.line)
         more = f", with {dips - 1} further dip{'s' if dips > 2 else ''} beside it" if dips > 1 else ""
         directions = "this random direction" if self.y is None else "these random directions"
-        if self.loss - low <= AT_BOTTOM * (finite.max() - low):
+        if self.loss - low <= AT_BOTTOM * (finite.max() - low) or figure(low) == figure(self.loss):
             return f"The weights lie at the bottom of a bowl along {directions}{more}"
         return (
             f"The weights lie near the bottom along {directions}{more}: the loss is {figure(low)} at {where} and "
