@@ -47,6 +47,21 @@ def test_minus_one_for_no_label(kind: str) -> None:
     assert outcome.fix is not None and "ignore_index=-1" in (outcome.fix.code or "")
 
 
+def test_labels_are_those_of_the_loss_of_classes() -> None:
+    """Boxes between 0 and 1 go into another loss first; as whole numbers they would all be class 0."""
+    program = HEALTHY["mlp"]()
+    x, y = tensors(program)
+    boxes = torch.rand(len(y), 4)
+
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        scores = model(batch[0])
+        return nn.functional.smooth_l1_loss(scores, batch[1]) + nn.functional.cross_entropy(scores, batch[2])
+
+    program.train, program.loss_fn, program.more = loader(x, boxes, y), None, {"step_fn": step}
+    outcome = program.outcome(NAME)
+    assert outcome.passed and "of 4 classes" in outcome.text, outcome.text
+
+
 def test_ignored_labels_are_understood() -> None:
     program = HEALTHY["mlp"]()
     x, y = tensors(program)

@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from checks.programs import HEALTHY, Program
+from torchdoctor.attach.target import FILE, Target
+from torchdoctor.checks import repeated_start
+from torchdoctor.checks.bench import Bench
 from torchdoctor.findings import Severity
+from torchdoctor.instruments.batches import first_batches
+from torchdoctor.instruments.subject import Subject
 
 NAME = "repeated-start"
 
@@ -129,6 +134,22 @@ def test_a_dataset_that_draws_anew_every_time() -> None:
     program.train = DataLoader(Fresh(0), 16)
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "unseeded-randomness" and "first batches" in outcome.text
+
+
+def test_what_the_loop_of_a_script_counts_is_no_chance() -> None:
+    """A weight that rises with the steps, a hidden state that is carried over: a script keeps them to itself."""
+    program, steps = HEALTHY["mlp"](), iter(range(1000))
+    program.loss_fn = lambda out, y: nn.functional.cross_entropy(out, y) * (1 + next(steps) / 100)
+    bench = Bench(
+        Subject(program.model, program.loss_fn),
+        first_batches(program.train, 4),
+        train_loader=program.train,
+        optimizers=[program.optimizer],
+    )
+    assert repeated_start.perform(bench).passed is False
+    bench.target = Target(FILE, "train.py")
+    outcome = repeated_start.perform(bench)
+    assert outcome.passed is None and "two-starts" in outcome.text
 
 
 def test_everything_is_put_back() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import Outcome, failed
@@ -29,9 +30,10 @@ READ = 512
 LEAST_LABELS = 30
 
 
-def goes_in_unchanged(look: Look) -> bool:
-    """The loss gets the batch's target as it is."""
-    held, called = batch_tensors(target_of(look.batch)), [c.target for c in look.calls if c.target is not None]
+def goes_in_unchanged(look: Look, functions: tuple[str, ...] = ()) -> bool:
+    """The loss gets the batch's target as it is; of several losses the first, or the first of these functions."""
+    held = batch_tensors(target_of(look.batch))
+    called = [c.target for c in look.calls if c.target is not None and (not functions or c.function in functions)]
     if not held or not called or held[0].numel() != called[0].numel():
         return False
     return bool((held[0].flatten().to(called[0]) == called[0].flatten()).all())
@@ -63,15 +65,22 @@ def labels_of(bench: Bench, looks: Looks, source: Source, run: Run) -> Labels | 
     if not calls or not outcomes.is_by_sample(run) or any(_is_soft(c) for c in calls):
         return None
     ignore = calls[-1].ignore_index
-    drawn = [t.flatten().cpu().double().numpy() for look in looks.train for t in targets_of(bench, look)[:1]]
+    drawn = [t.flatten().cpu().double().numpy() for look in looks.train for t in _classes_of(bench, look)]
     if all(len(part) > 1 and np.array_equal(part, np.arange(len(part))) for part in drawn):
         return None  # positions in the batch, of a contrastive loss
     seen = np.concatenate(drawn) if drawn else np.zeros(0)
-    stored = source.labels_across(READ) if source.is_indexed and goes_in_unchanged(looks.train[0]) else None
+    unchanged = goes_in_unchanged(looks.train[0], CLASSES)
+    stored = source.labels_across(READ) if source.is_indexed and unchanged else None
     whole = stored is not None and len(stored) == len(source.indices)
     values = seen if stored is None or len(stored) < len(seen) else stored.astype(np.float64)
     values, seen = (part[(part != ignore) & np.isfinite(part)] for part in (values, seen))
     return Labels(values, whole, seen) if len(values) >= LEAST_LABELS else None
+
+
+def _classes_of(bench: Bench, look: Look) -> list[Tensor]:
+    """What the first loss of classes got: boxes, say, may go into another before it."""
+    called = [c.target for c in look.calls if c.function in CLASSES and c.target is not None]
+    return (called or targets_of(bench, look))[:1]
 
 
 def _is_soft(call: LossCallFact) -> bool:

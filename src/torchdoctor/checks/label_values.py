@@ -104,7 +104,7 @@ def _held_targets(bench: Bench, look: Look) -> list[Tensor]:
 def _judge_all_labels(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
     """The stored labels of both splits against the outputs, where they go into the loss as they are."""
     call = next((c for c in reversed(baseline.loss_calls(run)) if c.function in CLASSES), None)
-    if call is None or not goes_in_unchanged(looks.train[0]):
+    if call is None or not goes_in_unchanged(looks.train[0], CLASSES):
         return None
     for name, loader, batches in (
         ("training", bench.train_loader, bench.train),
