@@ -164,6 +164,8 @@ def evaluate_predictions(
     given, wanted = as_tensor(outputs, "outputs"), as_tensor(targets, "targets")
     if not given.numel() or not wanted.numel():
         raise UsageError("there are no predictions to judge: outputs or targets are empty")
+    if not given.dim() or not wanted.dim():
+        raise UsageError("outputs and targets are single numbers; a row a sample is needed")
     reading = Reading(wishes, loss_fn)
     reading.take({"outputs": given, "targets": wanted}, given, wanted, list(range(len(wanted))))
     return _conclude(reading, IN_ARRAYS, [])

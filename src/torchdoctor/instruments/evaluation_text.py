@@ -77,7 +77,9 @@ def verdict(found: Evaluation) -> str:
     score = found.metrics[name]
     what = f"{found.elements} {ELEMENTS[found.task]} of " if found.task in ELEMENTS else ""
     against = f"; {found.baseline_text} gives {found.baseline:.1%}"
-    if score.low <= found.baseline:
+    if score.high < found.baseline:
+        against = f", which is less than {found.baseline_text} gives ({found.baseline:.1%})"
+    elif score.low <= found.baseline:
         against = f", which is not clearly more than {found.baseline_text} ({found.baseline:.1%})"
     return (
         f"{score.value:.1%} of {what}{found.samples} samples are right ({found.level:.0%} interval {score.low:.1%} to "

@@ -247,6 +247,8 @@ class Predictions:
         self.samples.add(loss=given, own_loss=own, right=right, count=counted)
 
     def _keep_worst(self, indices: NDArray[np.int64], details: dict[str, Tensor], owner_N: Tensor) -> None:
+        if not self.worst_kept:
+            return
         loss_N = self.samples.last("loss")
         worst = np.argsort(np.nan_to_num(-loss_N, nan=math.inf), kind="stable")[: self.worst_kept]
         place = np.searchsorted(_numpy(owner_N), np.arange(len(loss_N)))

@@ -47,6 +47,14 @@ class Wishes:
     batches: int | None = None
     progress: bool = False
 
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < 1:
+            raise UsageError(f"threshold is {self.threshold}; it is a probability between 0 and 1")
+        if self.slice_parts < 1 or self.worst < 0:
+            raise UsageError(f"slice_parts is {self.slice_parts} and worst {self.worst}; at least 1 and 0 are needed")
+        if self.batches is not None and self.batches < 1:
+            raise UsageError(f"batches is {self.batches}; at least 1 is needed")
+
 
 def compare(subject: Subject, batch: Any, wishes: Wishes) -> tuple[Tensor, Tensor]:
     outputs = subject.outputs(batch)
