@@ -25,7 +25,9 @@ initialisation, normalisation or residual connections, a curriculum of easier sa
 
 ## Known false alarms
 A loss whose floor is above the one assumed, as that of labels that are partly noise. Weights that are held small by
-regularisation make every place look flat.
+regularisation make every place look flat. A model that is too small for its task, at the best it can do: that is a
+minimum whose bowl is shallow beside the loss. `torchdoctor.overfit_batch` tells these: on a plateau a few samples
+cannot be memorised either, or only from another start.
 
 ## References
 Dauphin et al., "Identifying and attacking the saddle point problem", 2014. Ghorbani et al., "An Investigation into
