@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from checks.programs import HEALTHY, Program
 from torchdoctor.attach.target import FILE, Target
@@ -123,6 +123,24 @@ def test_a_dataset_with_a_generator_of_its_own() -> None:
     program.train = DataLoader(Drawn(None), 16)
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "unseeded-randomness" and "loader" in outcome.text
+
+
+class Epochs(IterableDataset[Any]):
+    """Another order in every epoch, by a number that it counts itself."""
+
+    epoch = 0
+
+    def __iter__(self) -> Iterator[tuple[Tensor, int]]:
+        generator = torch.Generator().manual_seed(self.epoch)
+        self.epoch += 1
+        return ((torch.randn(12, generator=generator), n % 4) for n in range(64))
+
+
+def test_a_dataset_that_counts_its_epochs_is_seeded() -> None:
+    program = HEALTHY["mlp"]()
+    program.train = DataLoader(Epochs(), 16)
+    outcome = program.outcome(NAME)
+    assert outcome.passed, outcome.text
 
 
 def test_a_dataset_that_draws_anew_every_time() -> None:

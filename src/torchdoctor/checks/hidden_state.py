@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterator, Mapping
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType, NoneType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset, Sampler
 
 from torchdoctor.checks.bench import Bench
 
@@ -20,6 +21,8 @@ CHOSEN = 2**64
 """Seeds that people choose are below; what NumPy takes from the system has 128 bits."""
 OWN = ("_parameters", "_buffers", "_modules", "training")
 """Of a module's attributes: what is in these is restored elsewhere."""
+COUNTS = (bool, int, float, str, NoneType)
+"""Attributes of datasets and samplers that may change from epoch to epoch; what else they hold is the data."""
 
 Generator = np.random.Generator | np.random.RandomState | random.Random | torch.Generator
 
@@ -36,6 +39,7 @@ class HiddenState:
             (vars(module), {k: _copied(v) for k, v in vars(module).items() if k not in OWN})
             for module in bench.model.modules()
         ]
+        self._counts = [(vars(holder), _counts_of(vars(holder))) for holder in _holders(loader)]
         self._held = [
             (held, dict(held)) for module in bench.model.modules() for held in (module._parameters, module._buffers)
         ]
@@ -48,6 +52,10 @@ class HiddenState:
             for name in [n for n in held if n not in kept and n not in OWN]:
                 del held[name]
             held.update({k: _copied(v) for k, v in kept.items()})
+        for held, counts in self._counts:
+            for name in _counts_of(held).keys() - counts.keys():
+                del held[name]
+            held.update(counts)
         for tensors, those in self._held:
             tensors.clear()
             tensors.update(those)
@@ -56,6 +64,24 @@ class HiddenState:
         """NumPy's generators that have been drawn from since, and whose seed nobody chose."""
         moved = [g for g, state in self._generators if repr(_state(g)) != repr(state)]
         return [g for g in moved if isinstance(g, np.random.Generator) and _is_unseeded(g)]
+
+
+def _counts_of(held: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in held.items() if isinstance(value, COUNTS)}
+
+
+def _holders(loader: Any) -> list[Any]:
+    """The datasets and samplers of a loader, and those within them."""
+    found: dict[int, Any] = {}
+    waiting = [getattr(loader, name, None) for name in ("dataset", "sampler", "batch_sampler")]
+    while waiting and len(found) < ITEMS:
+        holder = waiting.pop()
+        if isinstance(holder, list | tuple):
+            waiting += holder[:ITEMS]
+        elif isinstance(holder, Dataset | Sampler) and id(holder) not in found and hasattr(holder, "__dict__"):
+            found[id(holder)] = holder
+            waiting += [v for v in vars(holder).values() if isinstance(v, Dataset | Sampler | list | tuple)]
+    return list(found.values())
 
 
 def _is_unseeded(generator: np.random.Generator) -> bool:
