@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 PLAIN = (bool, int, float, complex, str, bytes, NoneType, Tensor)
 """Attributes of a module that are put back: counters, caches, hidden states. Others are changed in place, if at all."""
-DEPTH, FEW = 4, 64
+DEPTH, FEW = 4, 32
 """How far generators are looked for in what a loader holds, and in how long a list: transforms, not samples."""
 
 
@@ -140,7 +140,7 @@ def _generators(loader: Any) -> list[Any]:
         seen.update(map(id, fresh))
         found.update({id(v): v for v in fresh if isinstance(v, torch.Generator | np.random.Generator | random.Random)})
         found.update({id(v): v for v in fresh if isinstance(v, np.random.RandomState)})
-        held, depth = [part for v in fresh for part in _parts(v)], depth + 1
+        held, depth = [p for v in fresh for p in _parts(v) if not isinstance(p, PLAIN)], depth + 1
     return list(found.values())
 
 
