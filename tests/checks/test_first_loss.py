@@ -109,6 +109,37 @@ def test_a_model_that_was_trained_before() -> None:
     assert outcome.passed and "trained before" in outcome.text
 
 
+def _after_a_pass(std: float) -> Program:
+    """As a script hands it over: its first pass is made, its first update is not."""
+    program = HEALTHY["cnn"]()
+    for parameter in program.model.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=std)
+    program.model(program.train.dataset[:][0][:16])
+    return program
+
+
+def test_statistics_of_the_first_pass_are_no_training() -> None:
+    assert _after_a_pass(0.1).outcome(NAME).passed
+    outcome = _after_a_pass(3.0).outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "bad-initialization-scale"
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_model_that_was_trained_for_other_classes(frozen: bool) -> None:
+    program = HEALTHY["cnn"]()
+    if frozen:
+        program.model[1].requires_grad_(False)  # type: ignore[index]
+    rate = torch.optim.Adam([p for p in program.model.parameters() if p.requires_grad], 0.05)
+    for _ in range(30):
+        for x, y in program.train:
+            rate.zero_grad()
+            program.loss_fn(program.model(x), 1 - y).backward()
+            rate.step()
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis is None and "trained before" in outcome.text
+
+
 def test_known_in_closed_form() -> None:
     """Scores of zero, and three labels of one class for each of the other."""
     y = torch.tensor([0, 1, 1, 1]).repeat(16)

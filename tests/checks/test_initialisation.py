@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from checks.programs import HEALTHY, Program, loader
+from torchdoctor.checks.preflight import check
 from torchdoctor.findings import Severity
 
 NAME = "initialisation"
@@ -55,6 +56,25 @@ def test_weights_that_are_too_large(kind: str) -> None:
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "bad-initialization-scale"
     assert "too large" in outcome.text and outcome.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "regression", "multilabel", "autoencoder"])
+def test_what_the_first_loss_told_is_a_note(kind: str) -> None:
+    program = HEALTHY[kind]()
+    for parameter in _matrices(program):
+        nn.init.normal_(parameter, std=3.0)
+    names = ["first-loss", NAME]
+    made = check(program.model, program.train, program.loss_fn, only=names, progress=False).checked
+    assert [one.outcome.diagnosis for one in made] == ["bad-initialization-scale"] * 2
+    assert [one.outcome.severity for one in made] == [Severity.WARNING, Severity.INFO]
+    assert "usual starts" in made[1].outcome.text
+
+
+def test_large_gains_that_a_norm_bears_are_told() -> None:
+    program = HEALTHY["cnn"]()
+    nn.init.normal_(_matrices(program)[0], std=3.0)
+    outcome = program.outcome(NAME)
+    assert outcome.passed and "usual starts" in outcome.text
 
 
 def _deep(outputs: int, activation: type[nn.Module]) -> nn.Sequential:

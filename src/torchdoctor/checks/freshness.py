@@ -16,7 +16,7 @@ ROUNDING = 1e-6
 
 
 def is_fresh(bench: Bench) -> bool | None:
-    """No: a checkpoint was loaded, normalisations have moved or gathered statistics. Yes: all of them stand at one and
+    """No: a checkpoint was loaded, normalisations have moved or hold statistics. Yes: all of them stand at one and
     zero; without any, each layer has biases of zero or weights cut off at PyTorch's own bound. None: nothing tells."""
     wiring = bench.run.last_fact(WiringFact) if bench.run is not None else None
     if wiring is not None and wiring.loaded:
@@ -35,11 +35,14 @@ def _weight(module: nn.Module) -> Tensor | None:
 
 
 def _is_untouched(norm: nn.Module) -> bool:
-    if isinstance(norm, _NormBase) and norm.num_batches_tracked is not None and norm.num_batches_tracked > 0:
-        return False
+    """Statistics tell only of what cannot move: a script has made its first pass before anything is looked at."""
     weight, bias = _weight(norm), getattr(norm, "bias", None)
-    moved = isinstance(bias, Tensor) and not _is(bias, 0.0)
-    return weight is not None and not moved and (_is(weight, 1.0) or _is(weight, 0.0))
+    if weight is None or (isinstance(bias, Tensor) and not _is(bias, 0.0)):
+        return False
+    seen = norm.num_batches_tracked if isinstance(norm, _NormBase) else None
+    if seen is not None and seen > 0 and not weight.requires_grad:
+        return False
+    return _is(weight, 1.0) or _is(weight, 0.0)
 
 
 def _is_default(layer: nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) -> bool:

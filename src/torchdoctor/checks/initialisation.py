@@ -38,6 +38,8 @@ TRIED = 12
 STILL, GROWN = 0.02, 10.0
 """Share of the loss by which it has moved, and factor by which the signal has grown, in these updates. The loss alone
 moves a little where the last bias learns the mean."""
+USUAL = "where usual starts have 0.5 to 1.7"
+"""Said of gains beyond the rule's limit; from PyTorch's own to those of tanh."""
 STACKED = {"LSTM": 4, "GRU": 3}
 """Matrices in one parameter, one for each gate."""
 
@@ -56,7 +58,7 @@ def perform(bench: Bench) -> Outcome:
     start = start_of(bench)
     if not any(stacks(start.run)):
         return skipped("the loss reaches no weight matrix")
-    return _symmetric(bench, start) or _too_large(bench, start) or _too_small(bench, start) or _sane(start.run)
+    return _symmetric(bench, start) or _too_large(bench, start) or _too_small(bench, start) or _sane(bench, start.run)
 
 
 def _symmetric(bench: Bench, start: Start) -> Outcome | None:
@@ -121,7 +123,7 @@ def _too_large(bench: Bench, start: Start) -> Outcome | None:
     """By the rule's own reading of the first loss, beside the record of the loss's calls."""
     told = bench.outcomes.get("first-loss")
     if told is not None and told.passed is False:
-        return None
+        return _loud(start.run) if told.diagnosis == scale.RULE.name else None
     calls = wiring_of(bench).run
     both = replace(
         start.run,
@@ -142,6 +144,23 @@ def _too_large(bench: Bench, start: Start) -> Outcome | None:
         evidence=tuple(e.text for e in found.evidence),
         where=found.where,
         first_loss=start.losses[0],
+    )
+
+
+def _loud(run: Run) -> Outcome | None:
+    """The cause of what first-loss has told already: a note."""
+    gains = sorted(scale.layer_gains(run), key=lambda pair: -pair[1])
+    loud = [(layer, gain) for layer, gain in gains if gain >= scale.LOUD]
+    if not loud:
+        return None
+    return failed(
+        f"{len(loud)} of {len(gains)} weight matrices start with gains of {figure(loud[-1][1])} to "
+        f"{figure(loud[0][1])}, {USUAL}; first-loss tells what comes of it",
+        scale.RULE.name,
+        scale.remedy(run, loud),
+        severity=Severity.INFO,
+        where=tuple(Place(module=layer.module, parameter=layer.name) for layer, _ in loud[:3]),
+        highest_gain=loud[0][1],
     )
 
 
@@ -182,12 +201,15 @@ def _gain(weight: Tensor, layer: Layer) -> float:
     return float(weight.detach().float().square().mean().sqrt()) * math.sqrt(layer.fan_in)
 
 
-def _sane(run: Run) -> Outcome:
+def _sane(bench: Bench, run: Run) -> Outcome:
     gains = sorted(gain for _, gain in scale.layer_gains(run))
     if not gains:
         return passed("units differ")
+    told = bench.outcomes.get("first-loss")
+    borne = ", and the first loss is as it should be all the same" if told is not None and told.passed else ""
     return passed(
-        f"units differ, and gains are {figure(gains[0])} to {figure(gains[-1])} over {len(gains)} weight matrices",
+        f"units differ, and gains are {figure(gains[0])} to {figure(gains[-1])} over {len(gains)} weight matrices"
+        + (f", {USUAL}{borne}" if gains[-1] >= scale.LOUD else ""),
         lowest_gain=gains[0],
         highest_gain=gains[-1],
     )
