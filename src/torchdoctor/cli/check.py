@@ -49,7 +49,7 @@ def command(
     """Check your training script before hours are spent.
 
     A copy of it runs for seconds; then its loop is taken over and every check is made on its own model, data and loss.
-    Nothing that it writes stays.
+    What it writes from Python is thrown away, and its folders stay as they are.
     """
     if listed:
         _list(quick, only)

@@ -49,8 +49,8 @@ def make_command(name: str) -> click.Command:
         params=[*instrument.options, *([weights] if instrument.checkpoint else []), *common],
         callback=partial(perform, name),
         help=instrument.text,
-        epilog="A copy of the script runs for seconds, and its loop is taken over. Nothing that it writes stays. "
-        "Options after the script are the script's own.",
+        epilog="A copy of the script runs for seconds, and its loop is taken over. What it writes from Python is "
+        "thrown away. Options after the script are the script's own.",
     )
 
 
