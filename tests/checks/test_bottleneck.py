@@ -13,7 +13,7 @@ from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.bottleneck import name_bottleneck
 from torchdoctor.checks.check import Outcome, failed, passed, skipped
 from torchdoctor.checks.preflight import check
-from torchdoctor.findings import Fix, Severity
+from torchdoctor.findings import Finding, Fix, Severity
 from torchdoctor.instruments.subject import Subject
 
 GOOD = {
@@ -23,9 +23,13 @@ GOOD = {
 }
 
 
-def _named(**outcomes: Outcome) -> str | None:
+def _named(*proved: Finding, **outcomes: Outcome) -> str | None:
     found = {**GOOD, **{name.replace("_", "-"): outcome for name, outcome in outcomes.items()}}
-    return name_bottleneck(Bench(Subject(nn.Linear(1, 1)), [], outcomes=found))
+    return name_bottleneck(Bench(Subject(nn.Linear(1, 1)), [], outcomes=found), proved)
+
+
+def _proved(severity: Severity, name: str = "missing-zero-grad") -> Finding:
+    return Finding(name, "P001", "procedure", severity, 0.9, "gradients are never reset", "", Fix("reset them"))
 
 
 def _bad(text: str, severity: Severity = Severity.ERROR, diagnosis: str | None = None) -> Outcome:
@@ -75,13 +79,30 @@ def test_waiting_for_microseconds_is_none() -> None:
     assert "No bottleneck" in (_named(run_cost=small) or "")
 
 
-def test_capacity() -> None:
-    said = _named(memorise=_bad("too small for 16 samples", Severity.INFO, "capacity-too-low"))
-    assert said == "The bottleneck is the model: too small for 16 samples."
-
-
 def test_a_note_is_no_bottleneck() -> None:
     assert "No bottleneck" in (_named(input_values=_bad("rare words", Severity.INFO)) or "")
+    assert "No bottleneck" in (_named(memorise=_bad("too small", Severity.INFO, "capacity-too-low")) or "")
+
+
+def test_what_the_rules_proved_comes_first() -> None:
+    first = "First mend missing-zero-grad, seen in the script's own steps: gradients are never reset."
+    slow = Outcome(True, "2 h", figures={"data_share": 0.7, "seconds_wait": 0.07, "seconds_step": 0.1})
+    assert _named(_proved(Severity.ERROR)) == _named(_proved(Severity.ERROR), run_cost=slow) == first
+    both = _named(_proved(Severity.ERROR), input_values=_bad("3 inputs hold NaN"))
+    assert both == f"{first} The bottleneck is the data: 3 inputs hold NaN."
+    assert "No bottleneck" in (_named(_proved(Severity.WARNING)) or "")
+
+
+def test_what_a_check_tells_too_is_said_once() -> None:
+    said = _named(
+        _proved(Severity.ERROR, "nan-in-inputs"),
+        input_values=_bad("3 inputs hold NaN", diagnosis="nan-in-inputs"),
+    )
+    assert said == "The bottleneck is the data: 3 inputs hold NaN."
+
+
+def test_a_long_text_ends_once() -> None:
+    assert (_named(input_values=_bad("word " * 60)) or "").endswith("word ...")
 
 
 class Slow:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, MODEL, PROCEDURE, Outcome
 from torchdoctor.checks.performing import all_checks
-from torchdoctor.findings import Severity
+from torchdoctor.findings import Finding, Severity
 from torchdoctor.rules.throughput.input_bound import TELL_SECONDS, TELL_SHARE
 
 MEMORISE, COST = "memorise", "run-cost"
-CAPACITY = ("capacity-too-low", "missing-nonlinearity")
 HARMLESS = ("repeated-start", "two-starts", "checkpoint-round-trip")
 """Of repetition and of resuming: what fails here holds no training back."""
 WORDS = 140
@@ -29,15 +29,28 @@ class Suspect:
 
     def __str__(self) -> str:
         more = f" (and {self.others} more of its checks)" if self.others else ""
-        return f"The bottleneck is {self.holder}: {_shortened(self.outcome.text)}{more}."
+        return f"The bottleneck is {self.holder}: {_ended(f'{_shortened(self.outcome.text)}{more}')}"
 
 
-def name_bottleneck(bench: Bench) -> str | None:
-    """From what the checks found; None where they say too little."""
+def name_bottleneck(bench: Bench, proved: Sequence[Finding] = ()) -> str | None:
+    """From what the checks found, and before it what the rules proved of the rehearsal; None where they say too
+    little."""
     suspects = [s for part in HOLDERS if (s := _suspect(bench, part)) is not None]
-    if suspects:
-        return str(min(suspects, key=lambda s: s.severity.rank))
-    return _throughput(bench) or _capacity(bench) or _nothing(bench)
+    suspect = str(min(suspects, key=lambda s: s.severity.rank)) if suspects else None
+    first = _proved(bench, proved)
+    if first is not None:
+        return f"{first} {suspect}" if suspect else first
+    return suspect or _throughput(bench) or _nothing(bench)
+
+
+def _proved(bench: Bench, findings: Sequence[Finding]) -> str | None:
+    """An error of the script's own steps that no check tells of as such."""
+    grave = [o for o in bench.outcomes.values() if o.passed is False and o.severity is Severity.ERROR]
+    told = {outcome.diagnosis for outcome in grave}
+    found = next((f for f in findings if f.severity is Severity.ERROR and f.name not in told), None)
+    if found is None:
+        return None
+    return f"First mend {found.name}, seen in the script's own steps: {_ended(_shortened(found.title))}"
 
 
 def _suspect(bench: Bench, part: str) -> Suspect | None:
@@ -67,15 +80,8 @@ def _throughput(bench: Bench) -> str | None:
             f"{1e3 * step:.3g} ms), and nothing is wrong with data and model."
         )
     if cost.passed is False and cost.severity.at_least(Severity.WARNING):
-        return f"The bottleneck is the throughput: {_shortened(cost.text)}."
+        return f"The bottleneck is the throughput: {_ended(_shortened(cost.text))}"
     return None
-
-
-def _capacity(bench: Bench) -> str | None:
-    learned = bench.outcomes.get(MEMORISE)
-    if learned is None or learned.passed is not False or learned.diagnosis not in CAPACITY:
-        return None
-    return f"The bottleneck is the model: {_shortened(learned.text)}."
 
 
 def _nothing(bench: Bench) -> str | None:
@@ -97,3 +103,7 @@ def _nothing(bench: Bench) -> str | None:
 def _shortened(text: str) -> str:
     text = text.rstrip(".")
     return text if len(text) <= WORDS else f"{text[:WORDS].rsplit(' ', 1)[0]} ..."
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("...") else f"{text}."

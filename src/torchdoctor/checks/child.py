@@ -15,21 +15,25 @@ from torchdoctor.takeover.child import Child, serve
 if TYPE_CHECKING:
     from torchdoctor.checks.bench import Bench
     from torchdoctor.checks.checklist import Checked
+    from torchdoctor.findings import Verdict
     from torchdoctor.run import Run
     from torchdoctor.takeover.rehearsal import Rehearsal
 
 
 def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
     from torchdoctor.checks.bottleneck import name_bottleneck
+    from torchdoctor.checks.checklist import read_outcome
     from torchdoctor.checks.performing import choose, perform
     from torchdoctor.checks.script_checkpoints import find_checkpoints
 
     quick: bool = child.request["quick"]
-    tell_verdict(child, rehearsal.run)
+    verdict = prove(rehearsal.run)
+    child.tell(verdict=verdict.to_dict(), steps=rehearsal.run.steps)
     bench = lay_bench(rehearsal, quick)
     bench.target = Target(*(child.request[name] for name in ("kind", "what")), tuple(child.request["arguments"]))
     bench.setup, bench.seeded = watch.setup, bool(watch.seeds.calls)
     bench.checkpoints = functools.partial(find_checkpoints, rehearsal.frames, watch.saves, bench)
+    bench.outcomes = {made["name"]: read_outcome(made) for made in child.request["made"]}
     if bench.why_no_loss is None:
         with bench.experiment():
             bench.subject.outputs(bench.train[0])  # what the loop calls is known from here on
@@ -44,7 +48,7 @@ def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
         child.end(unknown=str(error))
     child.tell(listed=[{"name": c.check.name, "asks": c.check.asks, "part": c.check.part} for c in chosen])
     perform(bench, chosen, told)
-    child.tell(bottleneck=name_bottleneck(bench))
+    child.tell(bottleneck=name_bottleneck(bench, verdict.findings))
 
 
 def lay_bench(rehearsal: Rehearsal, quick: bool) -> Bench:
@@ -54,14 +58,17 @@ def lay_bench(rehearsal: Rehearsal, quick: bool) -> Bench:
     return Bench(**vars(lay_out(rehearsal)), quick=quick)
 
 
-def tell_verdict(child: Child, run: Run) -> None:
+def prove(run: Run) -> Verdict:
     """What the rules say of the rehearsal: what is proved by structure, since its curves are those of seconds."""
     from torchdoctor.engine import examine
     from torchdoctor.findings import Proof
 
     verdict = examine(run)
-    proved = tuple(f for f in verdict.findings if f.proof is Proof.STRUCTURE)
-    child.tell(verdict=replace(verdict, findings=proved).to_dict(), steps=run.steps)
+    return replace(verdict, findings=tuple(f for f in verdict.findings if f.proof is Proof.STRUCTURE))
+
+
+def tell_verdict(child: Child, run: Run) -> None:
+    child.tell(verdict=prove(run).to_dict(), steps=run.steps)
 
 
 if __name__ == "__main__":

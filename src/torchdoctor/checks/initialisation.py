@@ -157,7 +157,7 @@ def _loud(run: Run) -> Outcome | None:
         f"{len(loud)} of {len(gains)} weight matrices start with gains of {figure(loud[-1][1])} to "
         f"{figure(loud[0][1])}, {USUAL}; first-loss tells what comes of it",
         scale.RULE.name,
-        scale.remedy(run, loud),
+        Fix("Scale the weights by their fan-in, as first-loss says."),
         severity=Severity.INFO,
         where=tuple(Place(module=layer.module, parameter=layer.name) for layer, _ in loud[:3]),
         highest_gain=loud[0][1],
