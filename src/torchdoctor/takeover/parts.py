@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -17,6 +19,9 @@ from torchdoctor.takeover.taping import Tapes
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
+
+MANY = 4
+"""Updates in which a schedule for updates is called more than once, in the shortest of rehearsals too."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         epochs=rehearsal.epochs,
         accumulation=rehearsal.accumulation(),
         is_compiled=rehearsal.is_compiled,
-        step_of_schedule=_stepped_by(rehearsal.run),
+        step_of_schedule=stepped_by(rehearsal.run, rehearsal.frames),
         sets_rates=rehearsal.sets_rates,
         why_no_loss=rehearsal.why_not,
         run=rehearsal.run,
@@ -75,9 +80,27 @@ def _batches(rehearsal: Rehearsal, loader: Any) -> list[Any]:
     return held if loader is None or len(held) >= KEPT else first_batches(loader, KEPT)
 
 
-def _stepped_by(run: Run) -> str | None:
+def stepped_by(run: Run, frames: Iterable[Any] = ()) -> str | None:
+    """As the trainer says whose loop it is; else from the updates between the calls, or without one."""
+    told = _interval(frames)
+    if told is not None:
+        return told
     facts = [fact for fact in run.facts(SchedulerFact) if not fact.nested and fact.calls]
     if not facts:
         return None
     apart = [after - before for before, after in pairwise(facts[-1].called_at)]
-    return None if not apart else "update" if median(apart) <= 1 else "epoch"
+    if not apart:
+        return "epoch" if run.steps >= MANY else None
+    return "update" if median(apart) <= 1 else "epoch"
+
+
+def _interval(frames: Iterable[Any]) -> str | None:
+    """Of Lightning: it steps schedulers at the end of whole epochs, and those of a rehearsal are cut short."""
+    for frame in frames:
+        configs = None
+        with contextlib.suppress(Exception):  # a property of any class
+            configs = getattr(getattr(frame.f_locals.get("self"), "trainer", None), "lr_scheduler_configs", None)
+        if isinstance(configs, list) and configs:
+            told = {(getattr(c, "interval", None), getattr(c, "frequency", None)) for c in configs}
+            return {("step", 1): "update", ("epoch", 1): "epoch"}.get(told.pop()) if len(told) == 1 else None
+    return None
