@@ -24,6 +24,9 @@ UNSTEPPED = 64
 WALKS_KEPT = 256
 PENDING_PASSES = 512
 """Passes of one interval that wait for their phase; beyond it they are decided without what comes later."""
+TURNS = 2
+"""Steps at most between a batch and its last use by another optimizer: one that takes its turn late ends two steps. A
+batch that is used for longer is kept."""
 CALLS_KEPT = 32
 INTERVALS_KEPT = 64
 """Distances between validations that are kept for their median."""
@@ -38,6 +41,8 @@ class Pass:
     grad: bool
     step: int
     loader: str | None = None
+    drawn: int | None = None
+    """number of the batch that loaders handed out last; None where that is more than `TURNS` steps ago"""
     reached: bool | None = None
     """True once a backward came through its output; None where that was not watched"""
     feeds: bool = False
@@ -90,6 +95,7 @@ class Loop:
         self.validations = 0
         self.in_validation = False
         self.loader_phases: dict[str, str] = {}
+        self._fetched, self._fetched_at = 0, -TURNS - 1
         self.calls: dict[str, list[str]] = {}
         self._iterators: dict[int, Walk] = {}
         self._interval = Interval(trained=False)
@@ -108,6 +114,7 @@ class Loop:
             if len(self._iterators) > WALKS_KEPT:  # walks that were broken off
                 del self._iterators[next(iter(self._iterators))]
         walk.fetched += 1
+        self._fetched, self._fetched_at = self._fetched + 1, self.step
         self._close_interval(walk)
 
     def exhausted(self, iterator: int) -> None:
@@ -122,7 +129,8 @@ class Loop:
         interval = self._interval
         walk = interval.iterator or interval.ended
         loader = walk.loader if walk else None
-        entered = Pass(model, training, grad, self.step if grad else self.updates, loader)
+        drawn = self._fetched if self.step - self._fetched_at <= TURNS else None
+        entered = Pass(model, training, grad, self.step if grad else self.updates, loader, drawn)
         interval.passes.append(entered)
         self._note("forward")
         if len(interval.passes) > PENDING_PASSES:

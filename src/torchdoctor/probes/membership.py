@@ -119,6 +119,7 @@ class MembershipProbe:
         self._moments: dict[str, Moments] = {}
         self._tokens: dict[tuple[str, str], tuple[int, NDArray[np.int64], int]] = {}
         self._last: set[int] = set()
+        self._drawn: int | None = None
         self.last_input: Callable[[], Tensor | None] = lambda: None
         """what the model got at the last look at training, if it still exists"""
         self._validation = -1
@@ -173,7 +174,7 @@ class MembershipProbe:
         if marks is None or seen.phase == UNKNOWN:
             return
         if seen.phase == TRAIN:
-            self._context.read(marks, lambda values: self._train(values, seen.step))
+            self._context.read(marks, lambda values: self._train(values, seen.step, seen.drawn))
             self._write_tokens(seen, "")
             self._context.record.scalar(signals.BATCH_PART.name, seen.step, seen.data["part"], TRAIN)
             for name, found in ((signals.BATCH_SPREAD.name, "spread"), (signals.BATCH_BITS.name, "bits")):
@@ -199,13 +200,14 @@ class MembershipProbe:
         if position < POSITIONS and self._validation <= COMPARED:
             self._compare(seen, marks, group, position)
 
-    def _train(self, values: NDArray[np.int64], step: int) -> None:
+    def _train(self, values: NDArray[np.int64], step: int, drawn: int | None) -> None:
         marks = set(values.tolist())
         record = self._context.record
         record.scalar(signals.BATCH_DISTINCT.name, step, len(marks) / len(values), TRAIN)
-        if self._last:
+        # what one batch of a loader is used for by turns (two optimizers of a GAN, say) says nothing of the next batch
+        if self._last and (drawn is None or drawn != self._drawn):
             record.scalar(signals.BATCH_REPEATED.name, step, len(marks & self._last) / len(marks), TRAIN)
-        self._last = marks
+        self._last, self._drawn = marks, drawn
         members = self._members.setdefault((TRAIN, ""), Members())
         members.add(values)
         members.turn()

@@ -32,8 +32,8 @@ Iterate over the loader (`for batch in loader`), advance the index, divide an it
 ## Known false alarms
 Training on the whole data set in each step, and overfitting one batch on purpose (fetched once, used in every step,
 nothing validated) are told apart and not reported; so are several updates on one batch (reinforcement learning,
-adversarial training), since no loader is asked in between. A generator that several workers share by intent, for equal
-draws, is reported.
+adversarial training, the two optimizers of a GAN), since no loader is asked in between. A generator that several
+workers share by intent, for equal draws, is reported.
 
 ## References
 PyTorch documentation, torch.utils.data: "Randomness in multi-process data loading" and IterableDataset. Fetterman,
