@@ -47,6 +47,40 @@ def test_minus_one_for_no_label(kind: str) -> None:
     assert outcome.fix is not None and "ignore_index=-1" in (outcome.fix.code or "")
 
 
+@pytest.mark.parametrize("reduction", ["mean", "sum", "by hand"])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_all_labels_are_ignored(kind: str, reduction: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = tensors(program)
+    program.train = loader(x, torch.full_like(y, -100))
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        scores = scores.reshape(-1, scores.shape[-1])
+        if reduction == "by hand":
+            total = nn.functional.cross_entropy(scores, target.flatten(), reduction="sum")
+            return total / (target != -100).sum().clamp(min=1)
+        return nn.functional.cross_entropy(scores, target.flatten(), reduction=reduction)
+
+    program.loss_fn = loss
+    outcome = program.outcome(NAME)
+    assert outcome.diagnosis == "invalid-labels" and outcome.severity is Severity.ERROR
+    assert "ignore_index" in outcome.text
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_few_labels_that_count_are_enough(kind: str) -> None:
+    program = HEALTHY[kind]()
+    x, y = tensors(program)
+    kept = y.flatten()[:2].clone()
+    y.fill_(-100)
+    y.view(-1)[:2] = kept
+    program.train = loader(x, y, shuffle=False)
+    program.loss_fn = lambda out, y: nn.functional.cross_entropy(
+        out.reshape(-1, out.shape[-1]), y.flatten(), reduction="sum"
+    )
+    assert program.outcome(NAME).diagnosis != "invalid-labels"
+
+
 def test_labels_are_those_of_the_loss_of_classes() -> None:
     """Boxes between 0 and 1 go into another loss first; as whole numbers they would all be class 0."""
     program = HEALTHY["mlp"]()

@@ -26,6 +26,7 @@ from torchdoctor.checks.records import found, outcome_of, record_of, worst_of
 from torchdoctor.checks.sources import Source, target_of
 from torchdoctor.findings import Evidence, Fix, Severity
 from torchdoctor.probes.batches import batch_tensors
+from torchdoctor.probes.loss_calls import LossCall
 from torchdoctor.rules import baseline
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data import invalid_labels, nan_in_targets, unnormalized_inputs
@@ -58,6 +59,7 @@ def perform(bench: Bench) -> Outcome:
         return judged or skipped(f"the training step fails: {type(looks.error).__name__}: {looks.error}"[:240])
     judged = worst_of(
         judged,
+        _judge_ignored(looks),
         _judge_all_labels(bench, looks, run),
         judge_balance(labels, run),
         judge_many(bench, looks, source, run),
@@ -96,6 +98,38 @@ def _judge_finite(bench: Bench, looks: Looks, source: Source) -> Outcome | None:
 def _held_targets(bench: Bench, look: Look) -> list[Tensor]:
     """As the batch holds them and as the loss got them."""
     return [t for t in (*batch_tensors(target_of(look.batch)), *targets_of(bench, look)) if t.is_floating_point()]
+
+
+# -- ignored -------------------------------------------------------------------------------------
+
+
+def _judge_ignored(looks: Looks) -> Outcome | None:
+    """No batch has a label that counts. Where another loss goes with it, labels may be rare and the rest be learned."""
+    calls = [call for look in looks.train for call in look.calls]
+    if not calls or any(not look.calls for look in looks.train) or not all(map(_is_ignored, calls)):
+        return None
+    count, value = sum(call.target.numel() for call in calls if call.target is not None), _ignore_index(calls[0])
+    return failed(
+        f"all {count} targets of the {len(looks.train)} batches looked at are {value}, the ignore_index that the loss "
+        "leaves out: there is nothing to learn from",
+        invalid_labels.RULE.name,
+        Fix(
+            "Look at how the labels are masked, and at what is left of them where they are shifted.",
+            f"print((labels != {value}).sum(-1))  # labels that count, of each sample",
+        ),
+        count=count,
+    )
+
+
+def _is_ignored(call: LossCall) -> bool:
+    target = call.target
+    if call.function not in CLASSES or target is None or target.is_floating_point() or not target.numel():
+        return False
+    return bool((target == _ignore_index(call)).all())
+
+
+def _ignore_index(call: LossCall) -> int:
+    return int(call.options.get("ignore_index", -100))
 
 
 # -- range -----------------------------------------------------------------------------------------
