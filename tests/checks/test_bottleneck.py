@@ -88,8 +88,10 @@ def test_what_the_rules_proved_comes_first() -> None:
     first = "First mend missing-zero-grad, seen in the script's own steps: gradients are never reset."
     slow = Outcome(True, "2 h", figures={"data_share": 0.7, "seconds_wait": 0.07, "seconds_step": 0.1})
     assert _named(_proved(Severity.ERROR)) == _named(_proved(Severity.ERROR), run_cost=slow) == first
-    both = _named(_proved(Severity.ERROR), input_values=_bad("3 inputs hold NaN"))
-    assert both == f"{first} The bottleneck is the data: 3 inputs hold NaN."
+    both = _named(_proved(Severity.ERROR), gradients_reach=_bad("no gradient"))
+    assert both == f"{first} The bottleneck is the model: no gradient."
+    spoilt = _named(_proved(Severity.ERROR), input_values=_bad("3 inputs hold NaN"))
+    assert (spoilt or "").startswith("The bottleneck is the data: 3 inputs hold NaN. After that mend missing-zero-grad")
     assert "No bottleneck" in (_named(_proved(Severity.WARNING)) or "")
 
 

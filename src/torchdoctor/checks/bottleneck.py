@@ -36,11 +36,14 @@ def name_bottleneck(bench: Bench, proved: Sequence[Finding] = ()) -> str | None:
     """From what the checks found, and before it what the rules proved of the rehearsal; None where they say too
     little."""
     suspects = [s for part in HOLDERS if (s := _suspect(bench, part)) is not None]
-    suspect = str(min(suspects, key=lambda s: s.severity.rank)) if suspects else None
-    first = _proved(bench, proved)
-    if first is not None:
-        return f"{first} {suspect}" if suspect else first
-    return suspect or _throughput(bench) or _nothing(bench)
+    worst = min(suspects, key=lambda s: s.severity.rank, default=None)
+    fault = _proved(bench, proved)
+    if fault is None:
+        return str(worst) if worst else _throughput(bench) or _nothing(bench)
+    if worst is None:
+        return f"First mend {fault}"
+    spoilt = worst.holder == HOLDERS[DATA] and worst.severity is Severity.ERROR
+    return f"{worst} After that mend {fault}" if spoilt else f"First mend {fault} {worst}"
 
 
 def _proved(bench: Bench, findings: Sequence[Finding]) -> str | None:
@@ -50,7 +53,7 @@ def _proved(bench: Bench, findings: Sequence[Finding]) -> str | None:
     found = next((f for f in findings if f.severity is Severity.ERROR and f.name not in told), None)
     if found is None:
         return None
-    return f"First mend {found.name}, seen in the script's own steps: {_ended(_shortened(found.title))}"
+    return f"{found.name}, seen in the script's own steps: {_ended(_shortened(found.title))}"
 
 
 def _suspect(bench: Bench, part: str) -> Suspect | None:
