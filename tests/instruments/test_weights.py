@@ -71,6 +71,17 @@ def test_fresh_layers_are_healthy(model: nn.Module) -> None:
     assert all(layer.counts.sum() == math.prod(layer.shape) for layer in found.layers)
 
 
+def test_large_weights_are_not_called_usual() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 10))
+    assert not torchdoctor.weight_distribution(model).loud
+    for layer in (model[0], model[3]):
+        nn.init.normal_(layer.weight, std=3.0)
+    found = torchdoctor.weight_distribution(model)
+    said = str(found).splitlines()
+    assert [layer.name for layer in found.loud] == ["3.weight", "0.weight"]
+    assert "not at a usual size" in said[0] and "Far above" in said[1] and "large" in found.plot().layout.title.text
+
+
 def test_words_and_picture() -> None:
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.LayerNorm(64), nn.Embedding(50, 64))
     before = {k: v.clone() for k, v in model.state_dict().items()}

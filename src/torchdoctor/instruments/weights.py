@@ -18,6 +18,7 @@ from torchdoctor.instruments.histograms import COLLAPSED, KINDS, ORDINARY, SPARS
 from torchdoctor.instruments.palette import BLUE, GREY, ORANGE, PURPLE, RED
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.rules.architecture.bad_initialization_scale import LOUD
 from torchdoctor.rules.curves import figure
 from torchdoctor.stats import summarize, unit_spread
 
@@ -67,6 +68,11 @@ class WeightDistribution(Result):
     def healthy(self) -> bool:
         return not self.abnormal
 
+    @property
+    def loud(self) -> list[LayerWeights]:
+        """Far larger than any usual start, whatever their shape; the loudest first."""
+        return sorted((w for w in self.layers if w.spread.gain >= LOUD), key=lambda w: -w.spread.gain)
+
     def of_kind(self, kind: str) -> list[str]:
         """Names of the tensors of one kind: "ordinary", "heavy-tailed", "bimodal", "two-valued", "collapsed" ..."""
         return [layer.name for layer in self.layers if layer.kind == kind]
@@ -76,9 +82,12 @@ class WeightDistribution(Result):
         if not count:
             return "There is no weight matrix here, only vectors, whose shape says little."
         if not odd:
-            lines = [f"Weights are spread as usual in all {count} tensors."]
+            lines = [
+                f"Weights are spread as usual in all {count} tensors{', but not at a usual size' * bool(self.loud)}."
+            ]
         else:
             lines = [f"{len(odd)} of {count} weight tensors have a shape that trainings do not usually give."]
+        lines += self._told_loud()
         for kind, about in KINDS.items():
             if (names := self.of_kind(kind)) and kind != ORDINARY:
                 lines.append(f"  {kind}: {listed(names)}. {about.text}")
@@ -87,6 +96,14 @@ class WeightDistribution(Result):
         if len(rows) < count:
             lines.append(f"  ... and {count - len(rows)} more")
         return "\n".join([*lines, "", LEGEND])
+
+    def _told_loud(self) -> list[str]:
+        if not (loud := self.loud):
+            return []
+        low, high = figure(loud[-1].spread.gain), figure(loud[0].spread.gain)
+        gains = f"gain {high}" if len(loud) == 1 else f"gains of {low} to {high}"
+        text = "Far above every usual start: too large for a new model; in a trained one they have grown to that."
+        return [f"  large ({gains}): {listed([layer.name for layer in loud])}. {text}"]
 
     def _shown(self) -> list[LayerWeights]:
         if len(self.layers) <= MOST_ROWS:
@@ -120,6 +137,10 @@ class WeightDistribution(Result):
     def _title(self) -> str:
         odd = self.abnormal
         if not odd:
+            if loud := self.loud:
+                return (
+                    f"Weights have a usual shape and are large: {loud[0].name} has gain {figure(loud[0].spread.gain)}"
+                )
             return f"Weights of {len(self.layers)} tensors are spread as usual"
         worst = odd[0]
         more = f", and {len(odd) - 1} more are odd" if len(odd) > 1 else ""
