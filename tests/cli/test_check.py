@@ -97,3 +97,35 @@ def test_the_list_and_the_missing_script(tmp_path: Path) -> None:
     assert "optimizer-coverage" in done.stdout
     done = preloaded_torchdoctor("check", cwd=tmp_path)
     assert done.returncode == 2 and "which script" in done.stderr
+
+
+SHORT = (
+    HEALTHY.partition("for epoch")[0]
+    + """
+batches = iter(train)
+for step in range(30):
+    a, b = next(batches)
+    opt.zero_grad()
+    nn.functional.cross_entropy(model(a), b).backward()
+    opt.step()
+"""
+)
+
+
+def test_a_loop_that_ends_under_the_checks_is_begun_again(tmp_path: Path) -> None:
+    """A few batches are soon used up; each process goes on with the checks that are left."""
+    names = ["gradients-reach", "head-and-loss", "loss-falls"]
+    status, told, text = check(SHORT, tmp_path, *(word for name in names for word in ("--only", name)))
+    assert status == 0, text
+    assert sorted(c["name"] for c in told["checks"] if c["passed"]) == names, text
+
+
+def test_a_wrong_name_is_refused_before_the_script_starts(tmp_path: Path) -> None:
+    status, _, text = check("raise SystemExit('started')", tmp_path, "--only", "first-los")
+    assert status == 2 and "first-los" in text and "started" not in text
+
+
+def test_a_module_that_is_not_there(tmp_path: Path) -> None:
+    done = preloaded_torchdoctor("check", "-m", "no_such_module", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "No module named" in done.stdout and "Traceback" not in done.stdout + done.stderr

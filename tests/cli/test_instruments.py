@@ -72,7 +72,10 @@ def test_a_batch_that_cannot_be_memorised_is_status_3(tmp_path: Path) -> None:
     status, told, text = measure(tmp_path, "overfit", "--steps", "100", script=same)
     assert status == 3, text
     assert told["result"]["success"] is False and told["result"]["floor_words"] == "cross_entropy"
-    assert "cannot memorise this batch of 16 samples" in text and "--plot overfit.html train.py 20" in text
+    assert (
+        "cannot memorise this batch of 16 samples" in text
+        and "--plot overfit.html --json told.json --steps 100 train.py 20" in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torchdoctor.attach.target import Target
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.takeover.process import Attempt, explain, take_over
 
-AGAIN = 3
+AGAIN = 6
 """Processes at most: one whose loop ends or fails at a check is followed by another for the rest."""
 
 
@@ -71,14 +71,18 @@ def check_script(request: Request, tell: Callable[[dict[str, Any]], None] = lamb
 
     deadline = time.monotonic() + request.timeout
     for _ in range(AGAIN):
-        asked, seconds = {"checks": names}, deadline - time.monotonic()
+        asked, seconds, before = (
+            {"checks": names, "made": report.checks},
+            deadline - time.monotonic(),
+            len(report.checks),
+        )
         last, report.output = take_over("torchdoctor.checks.child", request.target, attempt, asked, seconds, hear)
         left = tuple(name for name in report.listed if name not in {c["name"] for c in report.checks})
         if last.get("done") or (report.listed and not left):
             return report
         if "unknown" in last:
             raise UnknownNameError(last["unknown"])
-        if "killed" in last and report.checks:
+        if report.checks and ("killed" in last or len(report.checks) == before):
             break
         if report.checks:
             names, attempt = left, replace(attempt, early=True)

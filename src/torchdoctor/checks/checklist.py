@@ -70,6 +70,12 @@ class Checked:
         )
 
 
+def read_outcome(told: dict[str, Any]) -> Outcome:
+    """What other checks ask of one that was made in another process."""
+    severity = Severity(told["severity"]) if told["severity"] else Severity.ERROR
+    return Outcome(told["passed"], told["text"], severity, told["diagnosis"], figures=told["figures"])
+
+
 @dataclass
 class Checklist(Result):
     """Of one training, in the order of the list."""

@@ -14,6 +14,7 @@ from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PARTS, Check, LoadedCheck, Outcome, skipped
 from torchdoctor.checks.checklist import Checked
 from torchdoctor.errors import UnknownNameError
+from torchdoctor.takeover.driving import LoopEndedError
 
 log = logging.getLogger("torchdoctor")
 
@@ -37,12 +38,18 @@ def choose(quick: bool, only: Sequence[str] = ()) -> list[LoadedCheck]:
 def perform(
     bench: Bench, chosen: Sequence[LoadedCheck], tell: Callable[[Check, Checked | None], None] = lambda *_: None
 ) -> list[Checked]:
-    """`tell` is called as each begins, and again with what it said."""
-    done = []
+    """`tell` is called as each begins, and again with what it said. A script's loop that ends at another than the first
+    ends the work: in a new process it may get through."""
+    done: list[Checked] = []
     for loaded in chosen:
         tell(loaded.check, None)
         begun = perf_counter()
-        outcome = _perform(loaded, bench)
+        try:
+            outcome = _perform(loaded, bench)
+        except LoopEndedError as error:
+            if done:
+                raise
+            outcome = skipped(str(error))
         bench.outcomes[loaded.check.name] = outcome
         done.append(Checked(loaded.check, outcome, perf_counter() - begun))
         tell(loaded.check, done[-1])
@@ -55,6 +62,8 @@ def _perform(loaded: LoadedCheck, bench: Bench) -> Outcome:
     try:
         with bench.experiment():
             return loaded.perform(bench)
+    except LoopEndedError:
+        raise
     except Exception as error:
         log.debug("check %s failed", loaded.check.name, exc_info=True)
         return skipped(f"could not be examined: {type(error).__name__}: {str(error)[:200]}")

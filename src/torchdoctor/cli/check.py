@@ -60,6 +60,10 @@ def command(
     target = read_target(words)
     if target.kind == COMMAND:
         raise ScriptError("check takes a python script or -m MODULE, not a command")
+    if only:
+        from torchdoctor.checks.performing import choose
+
+        choose(quick, only)  # a wrong name is refused before the script starts
     severity = read_severity(fail_on)
     output = check_output(json_file, "--json") if json_file else None
 

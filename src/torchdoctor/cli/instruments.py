@@ -91,7 +91,8 @@ def perform(
         _draw(page, found.figure)
         tell(f"picture: {plot_file}")
     else:
-        tell(f"its picture: torchdoctor {name} --plot {name}.html {shlex.join(target.words)}")
+        words = sys.argv[2:] if sys.argv[1:2] == [name] else target.words  # with the options that were given
+        tell(f"its picture: torchdoctor {name} --plot {name}.html {shlex.join(words)}")
     failed = INSTRUMENTS[name].failed
     if failed is not None and found.result.get(failed) is False:
         sys.exit(FOUND_STATUS)

@@ -13,6 +13,7 @@ from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import Target
+from torchdoctor.errors import ScriptError
 from torchdoctor.experiments.orphans import end_with_parent
 from torchdoctor.experiments.shadow import keep_files
 from torchdoctor.takeover.process import OVER
@@ -62,7 +63,10 @@ def serve(
     after_import("torch", rehearsal.prepare)
     attachment.begin()
     after_import("torch", rehearsal.arrange)
-    ending = execute(Target(request["kind"], request["what"], tuple(request["arguments"])))
+    try:
+        ending = execute(Target(request["kind"], request["what"], tuple(request["arguments"])))
+    except ScriptError as error:
+        child.end(refused=str(error))
     raised = f"{ending.exception['type']}: {ending.exception['message'][:300]}" if ending.exception else None
     if rehearsal.driver is not None:
         rehearsal.driver.ended(f"the script failed after it was taken over ({raised})" if raised else OVER)

@@ -32,8 +32,13 @@ PASSED_OVER = 16
 """Batches beside those of two updates that a loop may take without a backward; one that skips all would never end."""
 
 
-class LoopEndedError(TorchdoctorError):
-    """The script's loop is over, or failed with what it was given."""
+class LoopEndedError(BaseException):
+    """The script's loop is over, or failed with what it was given. Not an Exception: nobody who tries something out is
+    to take it for an answer."""
+
+
+class NoLossError(TorchdoctorError):
+    """There is no way from a batch to a loss."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +223,7 @@ class Undriven:
         self._why = why
 
     def loss(self, _batch: Any) -> Tensor:
-        raise LoopEndedError(self._why)
+        raise NoLossError(self._why)
 
 
 class LoopSubject(Subject):
@@ -260,7 +265,7 @@ class LoopSubject(Subject):
             for handle in handles:
                 handle.remove()
         if not given:
-            raise LoopEndedError("the loop does not call the model")
+            raise NoLossError("the loop does not call the model")
         self._called, args, kwargs = max(given, key=lambda call: sum(p.numel() for p in call[0].parameters()))
         return args, kwargs
 

@@ -44,8 +44,11 @@ class Attempt:
 
 def explain(last: Line) -> str:
     """Why the loop was not taken over."""
+    if "refused" in last:
+        return str(last["refused"])
     if raised := _raised(last):
-        return f"the script failed before its training could be taken over ({raised})"
+        why = f"the script failed before its training could be taken over ({raised})"
+        return f"{why}; torchdoctor run may name the cause"
     if last.get("trained"):
         return "the script's training is too short to be taken over"
     return "the script ended without training: no optimizer made an update"
