@@ -133,7 +133,7 @@ KINDS: dict[str, Callable[[], Training]] = {
 
 
 def estimate(kind: str, clock: str) -> dict[str, float]:
-    from torchdoctor.checks import step_clock
+    from torchdoctor.checks.cost import step_clock
     from torchdoctor.checks.preflight import check
 
     step_clock.perf_counter = CLOCKS[clock]  # type: ignore[assignment]

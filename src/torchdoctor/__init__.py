@@ -17,23 +17,24 @@ if TYPE_CHECKING:
     from torchdoctor.errors import StopTraining, TorchdoctorError, TrainingHalted
     from torchdoctor.experiments.seed_experiment import seeds
     from torchdoctor.findings import Evidence, Finding, Fix, Severity, Verdict
-    from torchdoctor.instruments import schedules, stable
-    from torchdoctor.instruments.batch_report import validate_batch
     from torchdoctor.instruments.clipping import suggest_clipping
-    from torchdoctor.instruments.determinism import deterministic, seed_worker
-    from torchdoctor.instruments.determinism_cost import determinism_cost
-    from torchdoctor.instruments.evaluation import evaluate, evaluate_predictions
-    from torchdoctor.instruments.gradients import gradient_summary
-    from torchdoctor.instruments.landscape import landscape
-    from torchdoctor.instruments.lr_range import find_lr
+    from torchdoctor.instruments.evaluating.evaluation import evaluate, evaluate_predictions
+    from torchdoctor.instruments.learning_rate import schedules
+    from torchdoctor.instruments.learning_rate.finding import find_lr
     from torchdoctor.instruments.modes import evaluating, training
     from torchdoctor.instruments.noise_scale import gradient_noise_scale
-    from torchdoctor.instruments.nonfinite import find_nonfinite
-    from torchdoctor.instruments.overfit import overfit_batch
-    from torchdoctor.instruments.probe import linear_probe
-    from torchdoctor.instruments.sharpness import sharpness
-    from torchdoctor.instruments.skew import compare_samples
-    from torchdoctor.instruments.weights import weight_distribution
+    from torchdoctor.instruments.one_look.batch_report import validate_batch
+    from torchdoctor.instruments.one_look.gradients import gradient_summary
+    from torchdoctor.instruments.one_look.nonfinite import find_nonfinite
+    from torchdoctor.instruments.one_look.weights import weight_distribution
+    from torchdoctor.instruments.overfitting.overfit import overfit_batch
+    from torchdoctor.instruments.probing.probe import linear_probe
+    from torchdoctor.instruments.repeating.cost import determinism_cost
+    from torchdoctor.instruments.repeating.determinism import deterministic, seed_worker
+    from torchdoctor.instruments.serving.skew import compare_samples
+    from torchdoctor.instruments.stability import stable
+    from torchdoctor.instruments.weight_space.landscape import landscape
+    from torchdoctor.instruments.weight_space.sharpness import sharpness
     from torchdoctor.run import Run
     from torchdoctor.store.reader import open_run
 
@@ -53,29 +54,29 @@ _HOME = {
     "Run": "torchdoctor.run",
     "open_run": "torchdoctor.store.reader",
     "seeds": "torchdoctor.experiments.seed_experiment",
-    "compare_samples": "torchdoctor.instruments.skew",
-    "evaluate": "torchdoctor.instruments.evaluation",
-    "evaluate_predictions": "torchdoctor.instruments.evaluation",
+    "compare_samples": "torchdoctor.instruments.serving.skew",
+    "evaluate": "torchdoctor.instruments.evaluating.evaluation",
+    "evaluate_predictions": "torchdoctor.instruments.evaluating.evaluation",
     "evaluating": "torchdoctor.instruments.modes",
     "training": "torchdoctor.instruments.modes",
-    "gradient_summary": "torchdoctor.instruments.gradients",
-    "find_lr": "torchdoctor.instruments.lr_range",
-    "find_nonfinite": "torchdoctor.instruments.nonfinite",
-    "weight_distribution": "torchdoctor.instruments.weights",
-    "sharpness": "torchdoctor.instruments.sharpness",
-    "landscape": "torchdoctor.instruments.landscape",
+    "gradient_summary": "torchdoctor.instruments.one_look.gradients",
+    "find_lr": "torchdoctor.instruments.learning_rate.finding",
+    "find_nonfinite": "torchdoctor.instruments.one_look.nonfinite",
+    "weight_distribution": "torchdoctor.instruments.one_look.weights",
+    "sharpness": "torchdoctor.instruments.weight_space.sharpness",
+    "landscape": "torchdoctor.instruments.weight_space.landscape",
     "suggest_clipping": "torchdoctor.instruments.clipping",
     "gradient_noise_scale": "torchdoctor.instruments.noise_scale",
-    "validate_batch": "torchdoctor.instruments.batch_report",
-    "linear_probe": "torchdoctor.instruments.probe",
-    "deterministic": "torchdoctor.instruments.determinism",
-    "seed_worker": "torchdoctor.instruments.determinism",
-    "determinism_cost": "torchdoctor.instruments.determinism_cost",
-    "overfit_batch": "torchdoctor.instruments.overfit",
+    "validate_batch": "torchdoctor.instruments.one_look.batch_report",
+    "linear_probe": "torchdoctor.instruments.probing.probe",
+    "deterministic": "torchdoctor.instruments.repeating.determinism",
+    "seed_worker": "torchdoctor.instruments.repeating.determinism",
+    "determinism_cost": "torchdoctor.instruments.repeating.cost",
+    "overfit_batch": "torchdoctor.instruments.overfitting.overfit",
 }
 _MODULES = {
-    "schedules": "torchdoctor.instruments.schedules",
-    "stable": "torchdoctor.instruments.stable",
+    "schedules": "torchdoctor.instruments.learning_rate.schedules",
+    "stable": "torchdoctor.instruments.stability.stable",
 }
 __all__ = [
     "Doctor",

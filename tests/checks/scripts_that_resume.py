@@ -21,8 +21,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import Outcome
 from torchdoctor.checks.checkpoint_round_trip import perform
-from torchdoctor.checks.save_watch import SaveWatch
-from torchdoctor.checks.script_checkpoints import find_checkpoints
+from torchdoctor.checks.script.checkpoints import find_checkpoints
+from torchdoctor.checks.script.save_watch import SaveWatch
 from torchdoctor.instruments.subject import Subject
 
 BEGINNING = """

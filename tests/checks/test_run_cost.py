@@ -10,9 +10,9 @@ from torch import nn
 
 from checks.programs import HEALTHY, Program, loader
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.run_plan import updates_an_epoch
-from torchdoctor.checks.step_clock import Times
-from torchdoctor.checks.step_memory import measure_memory
+from torchdoctor.checks.cost.run_plan import updates_an_epoch
+from torchdoctor.checks.cost.step_clock import Times
+from torchdoctor.checks.cost.step_memory import measure_memory
 from torchdoctor.findings import Severity
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.subject import Subject

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
 
 from checks.programs import HEALTHY, Program, loader
-from torchdoctor.checks.mixing import count_runs
+from torchdoctor.checks.data.mixing import count_runs
 from torchdoctor.findings import Severity
 
 NAME = "shuffling"

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, SubsetRandomSampler, TensorDataset
 
 from checks.programs import HEALTHY, Program, loader
-from torchdoctor.checks.near_duplicates import measure_nearness
+from torchdoctor.checks.data.near_duplicates import measure_nearness
 from torchdoctor.findings import Severity
 
 NAME = "split-overlap"

@@ -15,7 +15,7 @@ from torchdoctor.attach.target import read_target
 from torchdoctor.checks import two_starts
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import Outcome, failed
-from torchdoctor.checks.starting import Compared
+from torchdoctor.checks.repeats.starting import Compared
 from torchdoctor.experiments.seed_notes import SeedNotes
 from torchdoctor.facts import StartsFact
 from torchdoctor.facts.repeats import OUTSIDE, RANDOM

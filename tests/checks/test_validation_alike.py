@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 from checks.programs import HEALTHY, Program, loader
-from torchdoctor.checks.comparison import compare, differ_in_kinds, take_moments
+from torchdoctor.checks.data.comparison import compare, differ_in_kinds, take_moments
 from torchdoctor.findings import Severity
 
 NAME = "validation-alike"

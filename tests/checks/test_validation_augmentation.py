@@ -68,7 +68,7 @@ def test_a_generator_of_its_own_goes_on_from_where_it_was() -> None:
     data.generator = generator  # type: ignore[attr-defined]
     program.val = DataLoader(data, 16)
     before = generator.bit_generator.state
-    from torchdoctor.checks.sources import Source
+    from torchdoctor.checks.data.sources import Source
 
     Source(program.val).items([0, 1, 2])
     assert generator.bit_generator.state == before

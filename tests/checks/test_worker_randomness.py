@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from checks.programs import HEALTHY, Program
-from torchdoctor.checks.worker_trial import WORKERS, can_fork
+from torchdoctor.checks.data.worker_trial import WORKERS, can_fork
 from torchdoctor.findings import Severity
 
 NAME = "worker-randomness"

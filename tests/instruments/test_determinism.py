@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import torchdoctor
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.determinism import CUBLAS, Switches, deterministic, seed_worker
-from torchdoctor.instruments.determinism_cost import DeterminismCost, determinism_cost
+from torchdoctor.instruments.repeating.cost import DeterminismCost, determinism_cost
+from torchdoctor.instruments.repeating.determinism import CUBLAS, Switches, deterministic, seed_worker
 
 
 def draws() -> tuple[float, float, float]:
@@ -115,7 +115,7 @@ def test_workers_draw_what_torch_seeded_them_with() -> None:
 def test_the_hash_seed_counts_only_from_the_start(given: str | None, said: bool) -> None:
     code = (
         "import os; os.environ['PYTHONHASHSEED'] = '1'\n"
-        "from torchdoctor.instruments.determinism import _unreached\n"
+        "from torchdoctor.instruments.repeating.determinism import _unreached\n"
         "print(any('PYTHONHASHSEED' in n for n in _unreached(None, False)))"
     )
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONHASHSEED"}
@@ -125,7 +125,7 @@ def test_the_hash_seed_counts_only_from_the_start(given: str | None, said: bool)
 
 
 def test_cublas_too_late_is_said() -> None:
-    from torchdoctor.instruments.determinism import _unreached
+    from torchdoctor.instruments.repeating.determinism import _unreached
 
     assert "too late" in _unreached(None, True)[0]
     assert not any("too late" in n for n in _unreached(":4096:8", True))

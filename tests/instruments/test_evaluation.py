@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.evaluation import evaluate, evaluate_predictions
+from torchdoctor.instruments.evaluating.evaluation import evaluate, evaluate_predictions
 
 COUNT, CLASSES = 120, 4
 
@@ -371,7 +371,7 @@ def test_the_batches_looked_at_may_be_limited(model: nn.Module, data: TensorData
 
 
 def test_many_scores_are_thinned_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchdoctor.instruments import predictions
+    from torchdoctor.instruments.evaluating import predictions
 
     monkeypatch.setattr(predictions, "NUMBERS_KEPT", 400)
     logits = torch.randn(600, 4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.evaluation import evaluate_predictions
+from torchdoctor.instruments.evaluating.evaluation import evaluate_predictions
 
 LABELS = torch.arange(60) % 3
 LOGITS = 5.0 * torch.nn.functional.one_hot((LABELS + 1) % 3, 3)

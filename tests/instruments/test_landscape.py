@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchdoctor
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.landscape import landscape
-from torchdoctor.instruments.terrain import count_dips
+from torchdoctor.instruments.weight_space.landscape import landscape
+from torchdoctor.instruments.weight_space.terrain import count_dips
 
 X, Y = torch.randn(40, 5, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3
 LOADER = DataLoader(TensorDataset(X, Y), 16)

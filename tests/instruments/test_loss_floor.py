@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torchdoctor.instruments.dropout import without_dropout
-from torchdoctor.instruments.loss_floor import floor_of, guess_of, least
-from torchdoctor.instruments.loss_reading import (
+from torchdoctor.instruments.overfitting.dropout import without_dropout
+from torchdoctor.instruments.overfitting.loss_floor import floor_of, guess_of, least
+from torchdoctor.instruments.overfitting.loss_reading import (
     floor_of_loss,
     groups_of_equal_beginnings,
     groups_of_equal_inputs,

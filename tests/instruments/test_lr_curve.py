@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from torchdoctor.instruments.lr_curve import (
+from torchdoctor.instruments.learning_rate.curve import (
     Descent,
     Suggestions,
     Sweep,
@@ -20,7 +20,7 @@ from torchdoctor.instruments.lr_curve import (
     suggest,
     trace,
 )
-from torchdoctor.instruments.lr_trust import doubt
+from torchdoctor.instruments.learning_rate.trust import doubt
 
 
 def valley(steps: int = 241, noise: float = 0.0, seed: int = 0, end: float = 1e0) -> Sweep:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.lr_range import Plan, find_lr, sweep_rates
-from torchdoctor.instruments.lr_result import LearningRates
+from torchdoctor.instruments.learning_rate.finding import Plan, find_lr, sweep_rates
+from torchdoctor.instruments.learning_rate.result import LearningRates
 from torchdoctor.instruments.subject import Subject
 
 torch.manual_seed(0)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchdoctor.instruments.lr_sweep import Twin
+from torchdoctor.instruments.learning_rate.sweep import Twin
 from torchdoctor.instruments.subject import Subject
 
 X, Y = torch.randn(16, 6), torch.randint(0, 3, (16,))
@@ -74,7 +74,7 @@ def test_processes_share_the_loss_and_stop_together(tmp_path: Any) -> None:
             from torch import nn
             from torch.nn.parallel import DistributedDataParallel
             from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-            from torchdoctor.instruments.lr_range import find_lr
+            from torchdoctor.instruments.learning_rate.finding import find_lr
             from torchdoctor.instruments.noise_scale import gradient_noise_scale
 
             torch.set_num_threads(1)

@@ -10,8 +10,8 @@ from scipy import stats
 from sklearn import metrics as known
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.calibration import calibrate, fit_temperature
-from torchdoctor.instruments.metrics import (
+from torchdoctor.instruments.evaluating.calibration import calibrate, fit_temperature
+from torchdoctor.instruments.evaluating.metrics import (
     Counts,
     confuse,
     effective,
@@ -21,9 +21,9 @@ from torchdoctor.instruments.metrics import (
     resample,
     wilson,
 )
-from torchdoctor.instruments.ranking import auroc, average_precision, midranks, precision_at, rank
-from torchdoctor.instruments.residuals import follow
-from torchdoctor.instruments.slicing import as_values, cut, fisher, judge_slices, rank_sum
+from torchdoctor.instruments.evaluating.ranking import auroc, average_precision, midranks, precision_at, rank
+from torchdoctor.instruments.evaluating.residuals import follow
+from torchdoctor.instruments.evaluating.slicing import as_values, cut, fisher, judge_slices, rank_sum
 from torchdoctor.rules.multiplicity import holm
 
 ALIKE = {"rtol": 1e-9, "atol": 1e-12}

@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import torchdoctor
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.probe_data import Evidence, Task, read_evidence
-from torchdoctor.instruments.probe_learners import PENALTIES, ridge
+from torchdoctor.instruments.probing.data import Evidence, Task, read_evidence
+from torchdoctor.instruments.probing.learners import PENALTIES, ridge
 
 FAST = {"permutations": 199, "progress": False}
 

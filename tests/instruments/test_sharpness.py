@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import torchdoctor
 from torchdoctor.distributions.intervals import mean_interval, median_interval
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.hessian import find_extremes
-from torchdoctor.instruments.sharpness import sharpness
+from torchdoctor.instruments.weight_space.hessian import find_extremes
+from torchdoctor.instruments.weight_space.sharpness import sharpness
 
 X, Y = torch.randn(40, 5, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 3
 LOADER = DataLoader(TensorDataset(X, Y), 16)

@@ -14,8 +14,8 @@ from scipy import stats
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import InputsFact, LoaderFact, SkewFact, TokensFact
 from torchdoctor.findings import RuledOut, Severity
-from torchdoctor.instruments.shifts import beta_binomial_tail, distance, student_tail
-from torchdoctor.instruments.skew import Skew, compare_samples, with_skew
+from torchdoctor.instruments.serving.shifts import beta_binomial_tail, distance, student_tail
+from torchdoctor.instruments.serving.skew import Skew, compare_samples, with_skew
 from torchdoctor.rules import find
 from torchdoctor.run import Run, Seen
 

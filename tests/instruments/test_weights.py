@@ -10,7 +10,7 @@ from torch import nn
 
 import torchdoctor
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.histograms import leading_share
+from torchdoctor.instruments.one_look.histograms import leading_share
 
 
 def kind_of(values: torch.Tensor) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.start import Start, start_of
-from torchdoctor.checks.updating import train
+from torchdoctor.checks.model.start import Start, start_of
+from torchdoctor.checks.repeats.updating import train
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.rules.architecture import dead_relu, exploding_gradients, gates, saturated_activations
 from torchdoctor.rules.architecture.depth import Profile, stacks

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torchdoctor.attach.target import Target
     from torchdoctor.checks.check import Outcome
-    from torchdoctor.checks.script_checkpoints import ScriptCheckpoints
+    from torchdoctor.checks.script.checkpoints import ScriptCheckpoints
     from torchdoctor.run import Run
 
 

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.influence import Change, first_to_change, outputs_of
-from torchdoctor.checks.looks import Look, targets_of
-from torchdoctor.checks.loss_wiring import consult, outcome_of, wiring_of
-from torchdoctor.checks.sequences import (
+from torchdoctor.checks.model.influence import Change, first_to_change, outputs_of
+from torchdoctor.checks.model.looks import Look, targets_of
+from torchdoctor.checks.model.loss_wiring import consult, outcome_of, wiring_of
+from torchdoctor.checks.model.sequences import (
     Sequence,
     by_position,
     exchange_step,

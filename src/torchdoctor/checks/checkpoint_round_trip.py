@@ -11,10 +11,10 @@ import torch
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.hidden_state import HiddenState
-from torchdoctor.checks.module_trace import Marks, marks_of
-from torchdoctor.checks.training_state import RANDOM, differing, marks_of_state, tensor_attributes
-from torchdoctor.checks.updating import train
+from torchdoctor.checks.repeats.hidden_state import HiddenState
+from torchdoctor.checks.repeats.module_trace import Marks, marks_of
+from torchdoctor.checks.repeats.training_state import RANDOM, differing, marks_of_state, tensor_attributes
+from torchdoctor.checks.repeats.updating import train
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.state import Randomness, Trained
 from torchdoctor.instruments.tables import listed
@@ -49,7 +49,7 @@ def perform(bench: Bench) -> Outcome:
     if bench.save is not None and bench.load is not None:
         return _of_run(bench, bench.save, bench.load)
     if bench.checkpoints is not None:
-        from torchdoctor.checks.script_round_trip import of_script
+        from torchdoctor.checks.script.round_trip import of_script
 
         outcome, why_not = of_script(bench, bench.checkpoints())
         if outcome is not None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torchdoctor.attach.target import Target
-from torchdoctor.checks.script_watch import ScriptWatch
+from torchdoctor.checks.script.watch import ScriptWatch
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.takeover.child import Child, serve
 
@@ -24,7 +24,7 @@ def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
     from torchdoctor.checks.bottleneck import name_bottleneck
     from torchdoctor.checks.checklist import read_outcome
     from torchdoctor.checks.performing import choose, perform
-    from torchdoctor.checks.script_checkpoints import find_checkpoints
+    from torchdoctor.checks.script.checkpoints import find_checkpoints
 
     quick: bool = child.request["quick"]
     verdict = prove(rehearsal.run)

@@ -10,12 +10,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.chance import Measured, measure
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.freshness import is_fresh
-from torchdoctor.checks.looks import Look, targets_of
-from torchdoctor.checks.loss_wiring import wiring_of
-from torchdoctor.checks.start import ModelNames, start_of
+from torchdoctor.checks.model.chance import Measured, measure
+from torchdoctor.checks.model.freshness import is_fresh
+from torchdoctor.checks.model.looks import Look, targets_of
+from torchdoctor.checks.model.loss_wiring import wiring_of
+from torchdoctor.checks.model.start import ModelNames, start_of
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.rules.architecture import bad_initialization_scale as scale

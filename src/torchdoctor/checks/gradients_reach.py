@@ -10,12 +10,12 @@ import torch
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, skipped
-from torchdoctor.checks.cuts import FLAT, look_for_cut
-from torchdoctor.checks.gradient_profile import judge_profile, summarise
-from torchdoctor.checks.loss_wiring import as_written, consult
-from torchdoctor.checks.records import outcome_of
-from torchdoctor.checks.start import ModelNames, Notes, Start, start_of
-from torchdoctor.checks.updating import nudge
+from torchdoctor.checks.model.cuts import FLAT, look_for_cut
+from torchdoctor.checks.model.gradient_profile import judge_profile, summarise
+from torchdoctor.checks.model.loss_wiring import as_written, consult
+from torchdoctor.checks.model.records import outcome_of
+from torchdoctor.checks.model.start import ModelNames, Notes, Start, start_of
+from torchdoctor.checks.repeats.updating import nudge
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.tables import listed
 from torchdoctor.probes.context import Context

@@ -8,7 +8,15 @@ from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.loss_wiring import LOG_SOFTMAX, Normalised, Wiring, consult, outcome_of, wiring_of, with_calls
+from torchdoctor.checks.model.loss_wiring import (
+    LOG_SOFTMAX,
+    Normalised,
+    Wiring,
+    consult,
+    outcome_of,
+    wiring_of,
+    with_calls,
+)
 from torchdoctor.facts import GraphFact, LossCallFact
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.probes.loss_calls import LossCall

@@ -13,9 +13,9 @@ from torch.nn.modules.dropout import _DropoutNd
 from torchdoctor import stats
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.loss_wiring import consult, wiring_of
-from torchdoctor.checks.start import ModelNames, Start, start_of
-from torchdoctor.checks.updating import nudge, train
+from torchdoctor.checks.model.loss_wiring import consult, wiring_of
+from torchdoctor.checks.model.start import ModelNames, Start, start_of
+from torchdoctor.checks.repeats.updating import nudge, train
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.tables import listed
 from torchdoctor.rules.architecture import bad_initialization_scale as scale

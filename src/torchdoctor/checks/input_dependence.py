@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.influence import Change, by_sample, outputs_of, reseed, sample_count, sample_dims
-from torchdoctor.checks.loss_wiring import wiring_of
-from torchdoctor.checks.updating import nudge
+from torchdoctor.checks.model.influence import Change, by_sample, outputs_of, reseed, sample_count, sample_dims
+from torchdoctor.checks.model.loss_wiring import wiring_of
+from torchdoctor.checks.repeats.updating import nudge
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.rules.architecture.representation_collapse import SAME

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.contamination import contaminated
-from torchdoctor.checks.looks import Look, Looks, Lookup, look_at, looks_of
-from torchdoctor.checks.records import found, main_input, outcome_of, record_of, worst_of
-from torchdoctor.checks.sources import Source, inputs_of
+from torchdoctor.checks.data.contamination import contaminated
+from torchdoctor.checks.data.sources import Source, inputs_of
+from torchdoctor.checks.model.looks import Look, Looks, Lookup, look_at, looks_of
+from torchdoctor.checks.model.records import found, main_input, outcome_of, record_of, worst_of
 from torchdoctor.facts import TRAIN, InputsFact
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.probes.batches import batch_tensors

@@ -9,7 +9,9 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from torchdoctor.checks.balance import (
+from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
+from torchdoctor.checks.data.balance import (
     CLASSES,
     LEAST_LABELS,
     Labels,
@@ -18,12 +20,10 @@ from torchdoctor.checks.balance import (
     judge_many,
     labels_of,
 )
-from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.contamination import contaminated
-from torchdoctor.checks.looks import Look, Looks, looks_of, targets_of
-from torchdoctor.checks.records import found, outcome_of, record_of, worst_of
-from torchdoctor.checks.sources import Source, target_of
+from torchdoctor.checks.data.contamination import contaminated
+from torchdoctor.checks.data.sources import Source, target_of
+from torchdoctor.checks.model.looks import Look, Looks, looks_of, targets_of
+from torchdoctor.checks.model.records import found, outcome_of, record_of, worst_of
 from torchdoctor.findings import Evidence, Fix, Severity
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.loss_calls import LossCall

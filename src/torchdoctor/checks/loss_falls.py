@@ -7,10 +7,10 @@ import math
 from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.chance import measure
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.descent import Slope, is_nothing
-from torchdoctor.checks.loss_wiring import Wiring, wiring_of
+from torchdoctor.checks.model.chance import measure
+from torchdoctor.checks.model.descent import Slope, is_nothing
+from torchdoctor.checks.model.loss_wiring import Wiring, wiring_of
 from torchdoctor.facts import GraphFact
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.rules.baseline import NOT_NEGATIVE

@@ -8,11 +8,11 @@ from typing import Any
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.updating import update
+from torchdoctor.checks.repeats.updating import update
 from torchdoctor.findings import Fix, Severity
-from torchdoctor.instruments.loss_reading import floor_of_loss, read_loss
 from torchdoctor.instruments.one_batch import first_samples, is_taken, samples_in
-from torchdoctor.instruments.overfit import OverfitResult, memorise
+from torchdoctor.instruments.overfitting.loss_reading import floor_of_loss, read_loss
+from torchdoctor.instruments.overfitting.overfit import OverfitResult, memorise
 from torchdoctor.instruments.state import untouched
 from torchdoctor.rules import find
 from torchdoctor.rules.curves import figure

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.mode_calls import ModeCall, ModeCalls
-from torchdoctor.checks.mode_modules import Sensitive, judge_settings, sensitive_of
-from torchdoctor.checks.module_trace import Call, Marks, first_difference, mark_of, marks_of, traced
-from torchdoctor.checks.updating import nudge
+from torchdoctor.checks.model.mode_calls import ModeCall, ModeCalls
+from torchdoctor.checks.model.mode_modules import Sensitive, judge_settings, sensitive_of
+from torchdoctor.checks.repeats.module_trace import Call, Marks, first_difference, mark_of, marks_of, traced
+from torchdoctor.checks.repeats.updating import nudge
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.tables import listed

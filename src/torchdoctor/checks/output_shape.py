@@ -5,13 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.chance import calls_of
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.head_and_loss import is_of_head
-from torchdoctor.checks.influence import sample_count
-from torchdoctor.checks.looks import Look, OutOfRangeError, targets_of
-from torchdoctor.checks.loss_wiring import Wiring, consult, outcome_of, wiring_of, with_calls
-from torchdoctor.checks.pairing import own_share
+from torchdoctor.checks.model.chance import calls_of
+from torchdoctor.checks.model.influence import sample_count
+from torchdoctor.checks.model.looks import Look, OutOfRangeError, targets_of
+from torchdoctor.checks.model.loss_wiring import Wiring, consult, outcome_of, wiring_of, with_calls
+from torchdoctor.checks.model.pairing import own_share
 from torchdoctor.checks.sample_leakage import leak_of
 from torchdoctor.findings import Fix, Severity
 

@@ -15,10 +15,10 @@ import torch
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.hidden_state import HiddenState
-from torchdoctor.checks.module_trace import Call, Marks, first_difference, mark_of, marks_of, traced
-from torchdoctor.checks.start import ModelNames
-from torchdoctor.checks.updating import train
+from torchdoctor.checks.model.start import ModelNames
+from torchdoctor.checks.repeats.hidden_state import HiddenState
+from torchdoctor.checks.repeats.module_trace import Call, Marks, first_difference, mark_of, marks_of, traced
+from torchdoctor.checks.repeats.updating import train
 from torchdoctor.experiments.trace_comparison import Parting, find_parting, read_trace
 from torchdoctor.experiments.trace_mode import TraceMode
 from torchdoctor.experiments.tracing import Steps, Trace

@@ -7,9 +7,9 @@ from typing import Any
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import COST, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.run_plan import batches_of, updates_an_epoch
-from torchdoctor.checks.step_clock import Times, middle, time_training, time_validation
-from torchdoctor.checks.step_memory import Memory, measure_memory
+from torchdoctor.checks.cost.run_plan import batches_of, updates_an_epoch
+from torchdoctor.checks.cost.step_clock import Times, middle, time_training, time_validation
+from torchdoctor.checks.cost.step_memory import Memory, measure_memory
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.rules.throughput import input_bound

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.influence import (
+from torchdoctor.checks.model.influence import (
     Change,
     by_sample,
     farthest,
@@ -21,7 +21,7 @@ from torchdoctor.checks.influence import (
     sample_count,
     sample_dims,
 )
-from torchdoctor.checks.loss_wiring import Normalised, wiring_of
+from torchdoctor.checks.model.loss_wiring import Normalised, wiring_of
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.rules.architecture.representation_collapse import SAME
 from torchdoctor.rules.places import known

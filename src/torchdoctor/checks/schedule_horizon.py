@@ -9,8 +9,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.run_plan import updates_an_epoch
-from torchdoctor.checks.schedule_reading import FOR_UPDATES, MISUSE, Reading, Trouble, judge, leaves, read
+from torchdoctor.checks.cost.run_plan import updates_an_epoch
+from torchdoctor.checks.repeats.schedule_reading import FOR_UPDATES, MISUSE, Reading, Trouble, judge, leaves, read
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.rules.curves import figure
 

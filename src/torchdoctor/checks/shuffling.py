@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from torch.utils.data import DistributedSampler, SequentialSampler
 
-from torchdoctor.checks.balance import CLASSES, goes_in_unchanged
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.looks import looks_of, targets_of
-from torchdoctor.checks.mixing import Floats, Mixing, judge_classes, judge_numbers
-from torchdoctor.checks.orders import Ints, draw_epochs, single_sampler
-from torchdoctor.checks.records import record_of
-from torchdoctor.checks.sources import Source, drawing_kept
+from torchdoctor.checks.data.balance import CLASSES, goes_in_unchanged
+from torchdoctor.checks.data.mixing import Floats, Mixing, judge_classes, judge_numbers
+from torchdoctor.checks.data.orders import Ints, draw_epochs, single_sampler
+from torchdoctor.checks.data.sources import Source, drawing_kept
+from torchdoctor.checks.model.looks import looks_of, targets_of
+from torchdoctor.checks.model.records import record_of
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.rules import baseline, outcomes
 from torchdoctor.rules.data.not_shuffled import RECURRENT, RULE

@@ -9,11 +9,11 @@ import numpy as np
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.looks import looks_of
-from torchdoctor.checks.marks import Marks, compare_marks, is_same_again, is_steady, mark
-from torchdoctor.checks.near_duplicates import Nearness, measure_nearness
-from torchdoctor.checks.records import record_of, worst_of
-from torchdoctor.checks.sources import Source, inputs_of
+from torchdoctor.checks.data.marks import Marks, compare_marks, is_same_again, is_steady, mark
+from torchdoctor.checks.data.near_duplicates import Nearness, measure_nearness
+from torchdoctor.checks.data.sources import Source, inputs_of
+from torchdoctor.checks.model.looks import looks_of
+from torchdoctor.checks.model.records import record_of, worst_of
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.probes.splits import signature
 from torchdoctor.rules import baseline

@@ -10,7 +10,7 @@ import torch
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.starting import Compared, compare
+from torchdoctor.checks.repeats.starting import Compared, compare
 from torchdoctor.facts import StartsFact
 from torchdoctor.facts.repeats import CONTROL, OUTSIDE, RANDOM
 from torchdoctor.findings import Fix, Place, Severity

@@ -13,14 +13,14 @@ from torch.optim import LBFGS, Optimizer
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.freshness import is_fresh
-from torchdoctor.checks.run_plan import updates_of
-from torchdoctor.checks.schedule_reading import read
-from torchdoctor.checks.updating import train, update
+from torchdoctor.checks.cost.run_plan import updates_of
+from torchdoctor.checks.model.freshness import is_fresh
+from torchdoctor.checks.repeats.schedule_reading import read
+from torchdoctor.checks.repeats.updating import train, update
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Fix, Severity
-from torchdoctor.instruments.lr_range import LEAST_STEPS, Plan, sweep_rates
-from torchdoctor.instruments.lr_result import LearningRates
+from torchdoctor.instruments.learning_rate.finding import LEAST_STEPS, Plan, sweep_rates
+from torchdoctor.instruments.learning_rate.result import LearningRates
 from torchdoctor.instruments.state import untouched
 from torchdoctor.rules.curves import figure
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchdoctor.checks.balance import CLASSES, READ
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.comparison import compare, differ_in_kinds, take_moments
-from torchdoctor.checks.looks import looks_of
-from torchdoctor.checks.records import worst_of
-from torchdoctor.checks.sources import Source, inputs_of, target_of
+from torchdoctor.checks.data.balance import CLASSES, READ
+from torchdoctor.checks.data.comparison import compare, differ_in_kinds, take_moments
+from torchdoctor.checks.data.sources import Source, inputs_of, target_of
+from torchdoctor.checks.model.looks import looks_of
+from torchdoctor.checks.model.records import worst_of
 from torchdoctor.facts import TRAIN, VALIDATION, TokensFact
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.probes.batches import batch_tensors

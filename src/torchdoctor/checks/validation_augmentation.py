@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, default_collate
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.marks import mark
-from torchdoctor.checks.sources import ATTRIBUTES, Source, drawing_kept, inputs_of, target_of
+from torchdoctor.checks.data.marks import mark
+from torchdoctor.checks.data.sources import ATTRIBUTES, Source, drawing_kept, inputs_of, target_of
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.instruments.tables import listed
 from torchdoctor.probes.batches import batch_tensors

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.marks import is_steady
-from torchdoctor.checks.records import Record, found, outcome_of
-from torchdoctor.checks.sources import Source
-from torchdoctor.checks.worker_trial import Trial, can_fork, count_stream, try_epochs, try_indexed, try_stream
+from torchdoctor.checks.data.marks import is_steady
+from torchdoctor.checks.data.sources import Source
+from torchdoctor.checks.data.worker_trial import Trial, can_fork, count_stream, try_epochs, try_indexed, try_stream
+from torchdoctor.checks.model.records import Record, found, outcome_of
 from torchdoctor.facts import TRAIN, LoaderFact
 from torchdoctor.findings import Finding, Fix, Severity
 from torchdoctor.probes.splits import SplitProbe, asks_for_worker

@@ -13,7 +13,7 @@ from torchdoctor.cli.names import find_named
 from torchdoctor.cli.wishes import read_settings
 from torchdoctor.engine import examine
 from torchdoctor.findings import Severity
-from torchdoctor.instruments.skew import compare_samples, with_skew
+from torchdoctor.instruments.serving.skew import compare_samples, with_skew
 from torchdoctor.report import json
 from torchdoctor.report.text import clean_block
 from torchdoctor.rules import find

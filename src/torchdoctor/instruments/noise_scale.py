@@ -23,7 +23,7 @@ from torchdoctor.attach.guard import unseen
 from torchdoctor.distributions.student import t_quantile
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import apart, check_loader
-from torchdoctor.instruments.lr_sweep import unsynchronised
+from torchdoctor.instruments.learning_rate.sweep import unsynchronised
 from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in

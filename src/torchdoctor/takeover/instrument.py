@@ -118,7 +118,7 @@ def describe(parts: Parts, checkpoint: str | None) -> dict[str, Any]:
 
 
 def _load(parts: Parts, checkpoint: str) -> None:
-    from torchdoctor.instruments.checkpoints import read_weights
+    from torchdoctor.instruments.weight_space.checkpoints import read_weights
 
     model = parts.subject.model
     model.load_state_dict(read_weights(checkpoint, model, checkpoint), strict=False)

@@ -39,7 +39,7 @@ class Measure:
 
 
 def find_rates(parts: Parts, *, validation: bool, **options: Any) -> Result:
-    from torchdoctor.instruments.lr_range import Plan, sweep_rates
+    from torchdoctor.instruments.learning_rate.finding import Plan, sweep_rates
 
     if validation and parts.validation_loader is None:
         raise UsageError("no loader that the script validates with was seen in its first steps; leave --validation out")
@@ -55,7 +55,7 @@ def find_rates(parts: Parts, *, validation: bool, **options: Any) -> Result:
 
 def overfit(parts: Parts, *, own_optimizer: bool, samples: int | None, **options: Any) -> Result:
     from torchdoctor.instruments.one_batch import first_samples, samples_in
-    from torchdoctor.instruments.overfit import memorise
+    from torchdoctor.instruments.overfitting.overfit import memorise
 
     batch = parts.train[0]
     if samples is not None:
@@ -87,7 +87,7 @@ def noise_scale(parts: Parts, **options: Any) -> Result:
 
 
 def sharpness(parts: Parts, *, batches: int, training: bool, **options: Any) -> Result:
-    from torchdoctor.instruments.sharpness import measure_sharpness
+    from torchdoctor.instruments.weight_space.sharpness import measure_sharpness
 
     optimizer = _at_meant_rates(parts)
     group, plain = optimizer.param_groups[0], type(optimizer).__name__ == "SGD"
@@ -104,7 +104,7 @@ def sharpness(parts: Parts, *, batches: int, training: bool, **options: Any) -> 
 
 
 def landscape(parts: Parts, *, batches: int, to: str | None, training: bool, **options: Any) -> Result:
-    from torchdoctor.instruments.landscape import map_landscape
+    from torchdoctor.instruments.weight_space.landscape import map_landscape
 
     between = (parts.subject.model, to) if to is not None else None
     training = training or lacks_statistics(parts)
@@ -112,7 +112,7 @@ def landscape(parts: Parts, *, batches: int, to: str | None, training: bool, **o
 
 
 def probe(parts: Parts, **options: Any) -> Result:
-    from torchdoctor.instruments.probe import linear_probe
+    from torchdoctor.instruments.probing.probe import linear_probe
 
     try:
         if parts.train_loader is None:
@@ -160,13 +160,13 @@ def _given(subject: LoopSubject, batch: Any) -> tuple[list[Tensor], Tensor]:
 
 
 def weights(parts: Parts, **options: Any) -> Result:
-    from torchdoctor.instruments.weights import weight_distribution
+    from torchdoctor.instruments.one_look.weights import weight_distribution
 
     return weight_distribution(parts.subject.model, **options)
 
 
 def gradients(parts: Parts, *, batches: int) -> Result:
-    from torchdoctor.instruments.gradients import gradient_summary
+    from torchdoctor.instruments.one_look.gradients import gradient_summary
 
     subject = parts.subject
     for parameter in subject.model.parameters():

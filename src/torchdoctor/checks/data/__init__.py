@@ -1,0 +1,1 @@
+"""Readings of loaders, samples and labels that checks share."""

@@ -1,0 +1,1 @@
+"""Readings of a model, its loss and its gradients that checks share."""

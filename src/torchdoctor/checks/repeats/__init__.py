@@ -1,0 +1,1 @@
+"""The state of a training, to see whether it comes again."""

@@ -1,0 +1,236 @@
+"""Batches of outputs and targets on their way to a judgement: which are compared, with what loss, under which names."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.evaluating.attributes import Attributes, Slices
+from torchdoctor.instruments.evaluating.forms import DECISIONS, MULTILABEL, REGRESSION, TOKENS, recognise
+from torchdoctor.instruments.evaluating.judged import Choices, Judged
+from torchdoctor.instruments.evaluating.judging_classes import judge_classes
+from torchdoctor.instruments.evaluating.judging_labels import judge_labels
+from torchdoctor.instruments.evaluating.judging_numbers import judge_values
+from torchdoctor.instruments.evaluating.metrics import Estimate, mean_of
+from torchdoctor.instruments.evaluating.predictions import Predictions
+from torchdoctor.instruments.subject import Subject, logits_of, to_device
+
+IGNORED = -100
+"""What torch's losses leave out unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked for, checked."""
+
+    task: str | None
+    scores: str | None
+    class_names: Sequence[str] | Mapping[int, str] | None
+    slices: Slices | None
+    slice_parts: int
+    worst: int
+    threshold: float
+    ignore_index: int | None
+    choices: Choices
+    output_fn: Callable[[Any], Any] | None = None
+    target_fn: Callable[[Any], Any] | None = None
+    shift: bool | None = None
+    batches: int | None = None
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold < 1:
+            raise UsageError(f"threshold is {self.threshold}; it is a probability between 0 and 1")
+        if self.slice_parts < 1 or self.worst < 0:
+            raise UsageError(f"slice_parts is {self.slice_parts} and worst {self.worst}; at least 1 and 0 are needed")
+        if self.batches is not None and self.batches < 1:
+            raise UsageError(f"batches is {self.batches}; at least 1 is needed")
+
+
+def compare(subject: Subject, batch: Any, wishes: Wishes) -> tuple[Tensor, Tensor]:
+    outputs = subject.outputs(batch)
+    target = wishes.target_fn(batch) if wishes.target_fn is not None else subject.target(batch)
+    if target is None:
+        raise UsageError("with step_fn the target is not known; hand over target_fn=lambda batch: batch[...]")
+    outputs = wishes.output_fn(outputs) if wishes.output_fn is not None else _first(logits_of(outputs))
+    if not isinstance(outputs, Tensor):
+        raise UsageError(
+            f"the model gives a {type(outputs).__name__}; pick the predictions with output_fn=lambda o: ..."
+        )
+    target = to_device(target, outputs.device)
+    if not isinstance(target, Tensor):
+        target = as_tensor(target, "the target").to(outputs.device)
+    shifted = wishes.shift if wishes.shift is not None else _is_shifted(batch, outputs, target)
+    return (outputs[:, :-1], target[:, 1:]) if shifted else (outputs, target)
+
+
+def _first(outputs: Any) -> Any:
+    if isinstance(outputs, list | tuple):
+        return next((o for o in outputs if isinstance(o, Tensor)), outputs)
+    return outputs
+
+
+def _is_shifted(batch: Any, outputs: Tensor, target: Tensor) -> bool:
+    """A causal language model: labels are the input ids themselves, and the model shifts them on its own."""
+    ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    if not isinstance(ids, Tensor) or ids.shape != target.shape or outputs.shape[:2] != target.shape:
+        return False
+    known = target >= 0
+    return outputs.dim() == 3 and bool(known.any()) and bool((target == ids.to(target.device))[known].all())
+
+
+def as_tensor(values: Any, what: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach()
+    try:
+        return torch.as_tensor(np.asarray(values))
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{what}: a {type(values).__name__} cannot be read as an array of numbers ({error})"
+        ) from error
+
+
+class Reading:
+    """Collects batches, and judges them when there are no more."""
+
+    def __init__(self, wishes: Wishes, loss_fn: Callable[..., Any] | None) -> None:
+        self.wishes = wishes
+        self.loss_fn = loss_fn
+        self._attributes = Attributes(wishes.slices)
+        self._predictions: Predictions | None = None
+        self._by_batch: list[tuple[float, int]] = []
+        self.read = 0
+
+    @property
+    def predictions(self) -> Predictions:
+        if self._predictions is None:
+            raise UsageError("the loader gives no batch; is its dataset empty, or drop_last=True with too few samples?")
+        return self._predictions
+
+    def take(self, batch: Any, outputs: Tensor, target: Tensor, indices: list[int] | None) -> None:
+        """`indices` of the samples in the dataset; None counts them in their order."""
+        if self._predictions is None:
+            self._predictions = self._begin(outputs, target)
+        losses = self._losses(outputs, target)
+        count = target.shape[0]
+        places = np.arange(self.read, self.read + count) if indices is None else np.asarray(indices, np.int64)
+        self._attributes.add(batch, indices, self.read, count)
+        self._predictions.add(outputs, target, losses, places)
+        self.read += count
+
+    def _begin(self, outputs: Tensor, target: Tensor) -> Predictions:
+        wishes = self.wishes
+        ignored = wishes.ignore_index
+        if ignored is None:
+            ignored = getattr(self.loss_fn, "ignore_index", IGNORED)
+        form = recognise(outputs, target, wishes.task, wishes.scores, self.loss_fn)
+        return Predictions(form, wishes.threshold, int(ignored), wishes.worst)
+
+    def _losses(self, outputs: Tensor, target: Tensor) -> Tensor | None:
+        """By sample, where the loss function gives them; else its mean over the batch is kept."""
+        if self.loss_fn is None:
+            return None
+        found = _unreduced(self.loss_fn)(outputs, target)
+        if not isinstance(found, Tensor):
+            raise UsageError(f"the loss is a {type(found).__name__}, not a tensor; return the loss itself")
+        count = target.shape[0]
+        if found.numel() == 1 and (count != 1 or self._by_batch):
+            self._by_batch.append((float(found), count))
+            return None
+        if found.numel() == 1:
+            return found.reshape(1)
+        if found.shape[0] != count:
+            raise UsageError(
+                f"the loss of a batch of {count} samples has shape {tuple(found.shape)}; it has to be one number, or "
+                "one for each sample"
+            )
+        if self.predictions.form.task == TOKENS and found.shape == target.shape:
+            known = target != self.predictions.ignore_index
+            summed = torch.where(known, found, 0).reshape(count, -1).sum(1)
+            return summed / known.reshape(count, -1).sum(1).clamp(min=1)
+        return found.reshape(count, -1).float().mean(1)
+
+    def attributes(self, known_N: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+        """What the samples are sliced by, of those that are judged."""
+        return {by: values[known_N] for by, values in self._attributes.finish(self.read).items()}
+
+    def judge(self) -> Judged:
+        predictions, wishes = self.predictions, self.wishes
+        form = predictions.form
+        if not (predictions.samples["count"] > 0).any():
+            raise UsageError(_nothing_left(predictions))
+        if form.names_classes:
+            table = predictions.elements
+            highest = int(max(table["label"].max(), table["predicted"].max())) + 1
+            return judge_classes(predictions, _names(wishes.class_names, max(form.width, highest)), wishes.choices)
+        judge = judge_labels if form.task == MULTILABEL else judge_values
+        return judge(predictions, _names(wishes.class_names, form.width), wishes.choices)
+
+    def loss(self) -> tuple[str, Estimate | None]:
+        """What the loss by sample is called, and the mean of the user's own."""
+        predictions = self.predictions
+        form, samples = predictions.form, predictions.samples
+        own = {REGRESSION: "squared error", MULTILABEL: "binary cross-entropy"}.get(form.task, "cross-entropy")
+        own = "share wrong" if form.scores == DECISIONS else own
+        if self.loss_fn is None:
+            return own, None
+        if not self._by_batch:
+            name = getattr(self.loss_fn, "__name__", type(self.loss_fn).__name__)
+            return name, mean_of(samples["loss"], samples["count"], self.wishes.choices.level)
+        total = sum(count for _, count in self._by_batch)
+        return own, Estimate.bare(sum(loss * count for loss, count in self._by_batch) / total)
+
+
+def _unreduced(loss_fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The same loss function without its mean, where it can be had."""
+    if isinstance(loss_fn, nn.Module) and getattr(loss_fn, "reduction", None) in ("mean", "sum"):
+        quiet = copy.copy(loss_fn)
+        quiet.reduction = "none"
+        return quiet
+    try:
+        takes = "reduction" in inspect.signature(loss_fn).parameters
+    except (TypeError, ValueError):
+        takes = False
+    return (lambda outputs, target: loss_fn(outputs, target, reduction="none")) if takes else loss_fn
+
+
+def _names(given: Sequence[str] | Mapping[int, str] | None, count: int) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return tuple(str(given.get(c, c)) for c in range(count))
+    if len(given) != count:
+        raise UsageError(f"class_names holds {len(given)} names, and there are {count} classes")
+    return tuple(map(str, given))
+
+
+def _nothing_left(predictions: Predictions) -> str:
+    if predictions.nonfinite:
+        return "every output is NaN: there is nothing to judge; find where it comes from with torchdoctor run"
+    return f"every target is {predictions.ignore_index}, which is left out; ignore_index=... says which one is"
+
+
+def left_out(predictions: Predictions, loss_fn: Callable[..., Any] | None) -> list[str]:
+    """What the figures do not hold, in words."""
+    notes = []
+    if isinstance(getattr(loss_fn, "weight", None), Tensor):
+        notes.append("loss_fn weighs classes: its mean here is over samples, not over their weights")
+    if predictions.nonfinite:
+        what = "outputs or targets" if predictions.form.task == REGRESSION else "outputs"
+        notes.append(f"{predictions.nonfinite} predictions are left out: their {what} are not finite")
+    if predictions.ignored:
+        notes.append(f"{predictions.ignored} targets are {predictions.ignore_index} and left out")
+    if predictions.elements.stride > 1:
+        notes.append(f"of so many decisions one in {predictions.elements.stride} is in the figures by class")
+    if predictions.scores.stride > 1:
+        notes.append(f"of so many rows of scores one in {predictions.scores.stride} is in ranking and calibration")
+    return notes

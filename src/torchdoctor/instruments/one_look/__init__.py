@@ -1,0 +1,1 @@
+"""A batch, the gradients or the weights that are there, looked over once."""

@@ -1,0 +1,1 @@
+"""Whether inputs say anything about labels."""

@@ -1,0 +1,1 @@
+"""The same numbers again, and what that costs."""

@@ -1,0 +1,1 @@
+"""Samples from use against those of training."""

@@ -1,0 +1,1 @@
+"""Formulas that hold in floating point beside those that break."""
