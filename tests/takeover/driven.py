@@ -13,6 +13,7 @@ from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import read_target
+from torchdoctor.takeover.limits import lift_epochs
 from torchdoctor.takeover.parts import lay_out
 from torchdoctor.takeover.rehearsal import Rehearsal
 
@@ -61,6 +62,12 @@ def drive(rehearsal: Rehearsal) -> None:
             fitted.append(loss.item())
         told |= {"fitted": [fitted[0], fitted[-1]], "rates": rates == [g["lr"] for g in optimizer.param_groups]}
         shape = parts.subject.outputs(first)
+        parts.subject.model.train()
+        drawn = []
+        for _ in range(70):
+            torch.manual_seed(0)
+            drawn.append(parts.subject.loss(first).item())
+        told["from_one_seed"] = len(set(drawn))
         told["outputs"] = list(shape.shape) if isinstance(shape, torch.Tensor) else type(shape).__name__
     except BaseException as error:
         told["error"] = f"{type(error).__name__}: {error}"
@@ -74,6 +81,7 @@ if __name__ == "__main__":
         rehearsal = Rehearsal(attachment, quick=True, cuts=True, early=sys.argv[1] == "early", ready=drive)
         after_import("torch", rehearsal.prepare)
         attachment.begin()
+        after_import("transformers.trainer", lift_epochs)
         after_import("torch", rehearsal.arrange)
         ending = execute(read_target(sys.argv[2:]))
         if rehearsal.driver is not None:

@@ -172,6 +172,17 @@ def test_the_same_batch_gives_the_same_loss_and_can_be_learned(body: str, accumu
     assert told["train"] == 16
 
 
+SHORT = HUGGING_FACE.replace("num_train_epochs=20", "num_train_epochs=4").replace(
+    "self.net(xs)", "F.dropout(self.net(xs), 0.2, self.training)"
+)
+
+
+def test_a_short_trainer_goes_on_and_what_it_draws_between_epochs_does_not_count(tmp_path: Path) -> None:
+    told = drive(SHORT, tmp_path)
+    assert "error" not in told and told["epochs"] == 4
+    assert told["from_one_seed"] == 1
+
+
 TWICE = LIGHTNING.replace("max_epochs=20", "max_epochs=20, accumulate_grad_batches=2")
 
 

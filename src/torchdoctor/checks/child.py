@@ -7,10 +7,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.target import Target
 from torchdoctor.checks.script.watch import ScriptWatch
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.takeover.child import Child, serve
+from torchdoctor.takeover.limits import lift_epochs
 
 if TYPE_CHECKING:
     from torchdoctor.checks.bench import Bench
@@ -74,4 +76,5 @@ def tell_verdict(child: Child, run: Run) -> None:
 if __name__ == "__main__":
     watch = ScriptWatch()
     watch.place()
+    after_import("transformers.trainer", lift_epochs)
     serve(sys.argv[1], functools.partial(check, watch), tell_verdict)

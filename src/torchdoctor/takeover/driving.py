@@ -19,8 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchdoctor.errors import TorchdoctorError
+from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.subject import Subject
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.takeover.modes import Modes
@@ -60,6 +62,8 @@ class Driver:
         self.is_evaluating = False
         """the script has asked for eval mode: what it fetches now is not for training"""
         self._batch: Any = None
+        self._drawn = Randomness()
+        """as it is to be when that batch is given: what the loop draws on its way to it does not count"""
         self._wanted = threading.Event()
         """a loss of that batch is waited for; a loop that fetches ahead gets it more than once"""
         self._answers: Queue[_Made | _Ended] = Queue()
@@ -139,6 +143,7 @@ class Driver:
             threading.Event().wait()
         if not self._is_fresh:
             self._is_fresh = True
+            self._drawn.put_back()
             self._entered = self._modes
             self._entered.put_on()
         return self._batch
@@ -174,7 +179,7 @@ class Driver:
     def _ask(self, batch: Any, modes: Modes) -> Tensor:
         if self._ended is not None:
             raise LoopEndedError(self._ended)
-        self._batch, self._modes = batch, modes
+        self._batch, self._modes, self._drawn = batch, modes, Randomness()
         with self._gradients_kept():
             self._wanted.set()
             if self._is_held:
@@ -212,7 +217,8 @@ def _divisor(node: Any) -> float | None:
     name, other = node.name(), getattr(node, "_saved_other", None)
     if not name.startswith(("DivBackward", "MulBackward")) or not isinstance(other, Tensor) or other.numel() != 1:
         return None
-    number = float(other)
+    with _disable_current_modes():  # such a mode is handed a wrapped number as a plain one, which no operator takes
+        number = float(other)
     return number if name.startswith("Div") else 1 / number if number else None
 
 

@@ -5,6 +5,7 @@ They are also told to keep no checkpoints: a driven loop has nothing to keep.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from types import FrameType, ModuleType
 from typing import Any
@@ -20,9 +21,7 @@ def lift_limits(frames: Iterable[FrameType]) -> None:
         if type(loop).__name__ == "_FitLoop":
             _lift_lightning(loop)
         elif is_trainer(loop):
-            # A group of batches is fetched at once, and each of its losses is divided by all of them.
-            loop.args.gradient_accumulation_steps = 1
-            _save_nothing(loop.args)
+            _lift_trainer(loop)
 
 
 def _lift_lightning(loop: Any) -> None:
@@ -32,9 +31,34 @@ def _lift_lightning(loop: Any) -> None:
     loop.trainer.callbacks = kept
 
 
+def _lift_trainer(trainer: Any) -> None:
+    # A group of batches is fetched at once, and each of its losses is divided by all of them.
+    trainer.args.gradient_accumulation_steps = 1
+    trainer.state.max_steps = ENDLESS
+    for name in ("save_strategy", "eval_strategy", "logging_strategy"):
+        _never(trainer.args, name)
+    _stop_never(trainer)
+
+
 def is_trainer(value: Any) -> bool:
     """Whether it is Hugging Face's."""
     return any(kind.__module__ == "transformers.trainer" and kind.__name__ == "Trainer" for kind in type(value).__mro__)
+
+
+def lift_epochs(module: ModuleType) -> bool:
+    """transformers.trainer was imported: its loop counts no epochs, and its schedule stays as long as it was asked for.
+    False where that Trainer has no place for it."""
+    count = getattr(module.Trainer, "set_initial_training_values", None)
+    if count is None:
+        return False
+
+    @functools.wraps(count)
+    def endless(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        _epochs, *others = count(*args, **kwargs)
+        return (ENDLESS, *others)
+
+    module.Trainer.set_initial_training_values = endless
+    return True
 
 
 class TrainerLimits:
@@ -46,22 +70,25 @@ class TrainerLimits:
 
     def lift(self, module: ModuleType) -> None:
         """transformers.trainer was imported."""
+        counts_none = lift_epochs(module)
         train = module.Trainer.train
 
         def endless(trainer: Any, *args: Any, **kwargs: Any) -> Any:
             asked = trainer.args
             self.accumulation, asked.gradient_accumulation_steps = asked.gradient_accumulation_steps, 1
-            if asked.max_steps > 0:
-                asked.max_steps = ENDLESS
-            else:
-                asked.num_train_epochs = ENDLESS
-            _save_nothing(asked)
-            for callback in [c for c in trainer.callback_handler.callbacks if "EarlyStopping" in type(c).__name__]:
-                trainer.remove_callback(callback)
+            if not counts_none:
+                setattr(asked, "max_steps" if asked.max_steps > 0 else "num_train_epochs", ENDLESS)
+            _never(asked, "save_strategy")
+            _stop_never(trainer)
             return train(trainer, *args, **kwargs)
 
         module.Trainer.train = endless
 
 
-def _save_nothing(asked: Any) -> None:
-    asked.save_strategy = type(asked.save_strategy)("no")
+def _stop_never(trainer: Any) -> None:
+    for callback in [c for c in trainer.callback_handler.callbacks if "EarlyStopping" in type(c).__name__]:
+        trainer.remove_callback(callback)
+
+
+def _never(asked: Any, name: str) -> None:
+    setattr(asked, name, type(getattr(asked, name))("no"))
