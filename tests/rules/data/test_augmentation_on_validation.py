@@ -51,3 +51,15 @@ def test_a_denoising_model_is_given_noise_on_purpose() -> None:
     run.fact(InputsFact("validation", "input", [32, 64], "float32"))
     run.fact(LossCallFact("mse_loss", "validation", [32, 64], "float32", [32, 64], "float32"))
     assert detect(run.build(), NAME) == []
+
+
+@pytest.mark.parametrize(("loss", "told"), [("triplet_margin_loss", 0), (None, 1)])
+def test_samples_that_are_held_against_each_other_are_drawn_anew_on_purpose(loss: str | None, told: int) -> None:
+    run = record(32, [[]] * 4)
+    run.fact(LoaderFact("val_loader", "validation", 3, 96, 32, 0, False, "Triplets"))
+    run.fact(SplitFact("val_loader", "Triplets/0", 96, list(range(96)), 1))
+    if loss:
+        run.fact(LossCallFact(loss, "validation", [32, 16], "float32", None, None))
+    found = findings(run.build(), NAME)
+    assert len(found) == told
+    assert all("keeps its order" in f.evidence[0].text for f in found)

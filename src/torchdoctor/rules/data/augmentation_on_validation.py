@@ -21,8 +21,9 @@ same indices; or switch augmentation by `model.training`.
 
 ## Known false alarms
 Denoising, masked and generative models put noise into the input on purpose: where the target has the shape of the
-input, nothing is reported. Nor where targets change as well: then other samples were drawn. Averaging predictions
-over random crops (test-time augmentation) is reported as a warning if each pass is new.
+input, nothing is reported. Nor where targets change as well: then other samples were drawn. Nor where a loss without a
+target weighs samples against each other (triplets, pairs): which ones are drawn is the task. Averaging predictions over
+random crops (test-time augmentation) is reported as a warning if each pass is new.
 
 ## References
 Shorten and Khoshgoftaar, "A survey on Image Data Augmentation for Deep Learning" (2019), on test-time use. PyTorch
@@ -68,7 +69,7 @@ KINDS = 2
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    if reconstructs(run):
+    if reconstructs(run) or weighs_samples(run):
         return
     shares, groups = changed_shares(run)
     if len(shares) < LEAST_PAIRS:
@@ -86,6 +87,13 @@ def reconstructs(run: Run) -> bool:
     shapes = {tuple(f.shape[1:]) for f in run.facts(InputsFact) if f.role == "input" and len(f.shape) > 1}
     targets = {tuple(f.target_shape[1:]) for f in run.facts(LossCallFact) if f.target_shape and len(f.target_shape) > 1}
     return any(t in shapes and len(t) >= 1 and np.prod(t) > 1 for t in targets)
+
+
+def weighs_samples(run: Run) -> bool:
+    """Whether outputs are held against each other and not against a target."""
+    losses = run.facts(LossCallFact)
+    seen = any(fact.targets for fact in run.facts(ValidationBatchFact))
+    return bool(losses) and not seen and all(fact.target_shape is None for fact in losses)
 
 
 def changed_shares(run: Run) -> tuple[list[float], list[str]]:
@@ -122,6 +130,12 @@ def ordered_loaders(run: Run) -> set[str]:
     return {f.name for f in run.facts(LoaderFact) if f.shuffled is False and f.name in indexed}
 
 
+def _by_what(run: Run) -> str:
+    """The samples are known to be the same."""
+    seen = any(fact.targets for fact in run.facts(ValidationBatchFact))
+    return "targets equal and in order" if seen else "a loader that keeps its order"
+
+
 def _finding(run: Run, share: float, pairs: int, groups: list[str]) -> Finding:
     loader = next((g for g in groups if not g.startswith("#")), None)
     modes = [f for f in run.facts(ModesFact) if f.phase == VALIDATION and f.file]
@@ -135,7 +149,7 @@ def _finding(run: Run, share: float, pairs: int, groups: list[str]) -> Finding:
         where=known(*(Place(file=f.file, line=f.line) for f in modes[:1])),
         evidence=[
             Evidence(
-                f"targets equal and in order, inputs of {share:.0%} of the samples different, over {pairs} comparisons"
+                f"{_by_what(run)}, inputs of {share:.0%} of the samples different, over {pairs} comparisons"
                 + (f" of batches from {loader}" if loader else ""),
                 ValidationBatchFact.kind,
                 share,
