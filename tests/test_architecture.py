@@ -88,3 +88,31 @@ def _imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add(node.module or "")
     return {name.partition(".")[0] for name in found}
+
+
+UNDRAWN = """
+import random, torch, torchdoctor
+random.seed(0)
+torch.manual_seed(0)
+state = random.getstate(), torch.random.get_rng_state().tolist()
+for name in dir(torchdoctor):
+    getattr(torchdoctor, name)
+imported = state == (random.getstate(), torch.random.get_rng_state().tolist())
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+state = random.getstate()
+with torchdoctor.watch(model, optimizer, out="runs") as doctor:
+    for _ in range(30):
+        optimizer.zero_grad()
+        model(torch.ones(8, 4)).square().mean().backward()
+        optimizer.step()
+print(doctor.summary())
+batches = [(torch.randn(8, 4), torch.randn(8, 1))]
+print(torchdoctor.check(model, batches, torch.nn.MSELoss(), quick=True))
+print(imported, state == random.getstate())
+"""
+
+
+def test_nothing_that_is_imported_or_printed_draws_random_numbers(tmp_path: Path) -> None:
+    done = run_python("-c", UNDRAWN, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1:] == ["True True"], done.stdout + done.stderr

@@ -73,8 +73,7 @@ def check(
 
 class _Progress:
     def __init__(self, total: int, shown: bool) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
+        from torchdoctor.console import Console, Progress
 
         console = Console(stderr=True)
         self._bar = Progress(console=console, transient=True, disable=not (shown and console.is_terminal))

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from itertools import groupby
 
 import click
-from rich.console import RenderableType
-from rich.text import Text
 
 from torchdoctor import zoo
 from torchdoctor.cli import unknown
+from torchdoctor.console import RenderableType, Text
 from torchdoctor.errors import UnknownNameError, UsageError
 from torchdoctor.report.sheet import Page, Sheet, hang, show, unbroken
 from torchdoctor.report.text import clean

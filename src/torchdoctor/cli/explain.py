@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from itertools import groupby
 
 import click
-from rich.console import RenderableType
 from rich.markdown import Markdown
-from rich.text import Text
 
 from torchdoctor import symptoms, zoo
 from torchdoctor.cli import unknown
+from torchdoctor.console import RenderableType, Text
 from torchdoctor.errors import UnknownNameError
 from torchdoctor.report.sheet import Page, Sheet, hang, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import clean_block, listed

@@ -180,8 +180,15 @@ class MeasuringProgress:
     """On a terminal: what is going on, and how far it is."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from torchdoctor.console import (
+            BarColumn,
+            Console,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         console = Console(stderr=True, highlight=False, markup=False)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

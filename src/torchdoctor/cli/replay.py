@@ -62,8 +62,7 @@ def command(
     It starts the script that recorded RUN (or the one after --) from its beginning, puts it into the captured state,
     and lets its own loop run the step. --with sees whether the failure goes away under a change.
     """
-    from rich.console import Console
-
+    from torchdoctor.console import Console
     from torchdoctor.experiments.changes import read_changes
     from torchdoctor.experiments.replay import replay
 

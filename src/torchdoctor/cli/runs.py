@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from torchdoctor import shelf
 from torchdoctor.cli.names import FOLDER, find_named
+from torchdoctor.console import RenderableType, Table, Text
 from torchdoctor.errors import NotARunError, RunError, UsageError
 from torchdoctor.report.sheet import Page, Sheet, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import clean, count, number, share, size

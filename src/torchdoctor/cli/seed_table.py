@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from torchdoctor.console import RenderableType, Table, Text
 from torchdoctor.experiments.seed_spread import Against, SeedSpread, VariantSpread, describe_test, shown, signed
 from torchdoctor.experiments.starts import Starts
 from torchdoctor.report.letter import change, headline

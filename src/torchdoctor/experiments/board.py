@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
+from torchdoctor.console import BarColumn, Console, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from torchdoctor.experiments.seeds import FINISHED, Launch, Outcome
 
 

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torchdoctor.console import BarColumn, Console, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 Advance = Callable[[], None]
 Listener = Callable[[str, int | None, int], None]

@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
-
+from torchdoctor.console import (
+    BarColumn,
+    Console,
+    MofNCompleteColumn,
+    Progress,
+    RenderableType,
+    SpinnerColumn,
+    Text,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from torchdoctor.findings import Severity
 from torchdoctor.report.sheet import QUIET, STYLES, Page, Sheet, hang, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import count

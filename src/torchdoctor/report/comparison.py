@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from torchdoctor.compare import Comparison, Deviation
+from torchdoctor.console import RenderableType, Table, Text
 from torchdoctor.findings import Finding
 from torchdoctor.report.letter import headline
 from torchdoctor.report.sheet import QUIET, Page, Sheet, indent, labelled, title

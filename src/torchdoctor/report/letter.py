@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
+from torchdoctor.console import RenderableType, Text
 from torchdoctor.findings import Evidence, Finding, Place, Verdict
 from torchdoctor.report.sheet import QUIET, STYLES, Page, hang, indent, shorten
 from torchdoctor.report.text import clean, number, on_log_scale, spark

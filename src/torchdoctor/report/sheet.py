@@ -12,12 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
-
+from torchdoctor.console import (
+    Console,
+    ConsoleOptions,
+    Group,
+    Padding,
+    RenderableType,
+    RenderResult,
+    Segment,
+    Table,
+    Text,
+)
 from torchdoctor.findings import Severity
 from torchdoctor.report.text import clean, clean_block
 

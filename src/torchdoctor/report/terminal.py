@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from torchdoctor import signals
+from torchdoctor.console import RenderableType, Text
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
