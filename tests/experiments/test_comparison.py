@@ -134,12 +134,6 @@ def test_two_single_runs_of_one_program() -> None:
     assert comparison.noise_of_one(0.5, 5) == pytest.approx(2.7764451 * 0.5 * math.sqrt(2), abs=1e-6)
 
 
-def test_holm() -> None:
-    assert comparison.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert comparison.holm([]) == []
-    assert comparison.holm([0.9, 0.8]) == [1.0, 1.0]
-
-
 def test_what_cannot_be_is_said() -> None:
     with pytest.raises(UsageError, match="at least one value"):
         summarise([])

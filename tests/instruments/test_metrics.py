@@ -24,7 +24,6 @@ from torchdoctor.instruments.evaluating.metrics import (
 from torchdoctor.instruments.evaluating.ranking import auroc, average_precision, midranks, precision_at, rank
 from torchdoctor.instruments.evaluating.residuals import follow
 from torchdoctor.instruments.evaluating.slicing import as_values, cut, fisher, judge_slices, rank_sum
-from torchdoctor.rules.multiplicity import holm
 
 ALIKE = {"rtol": 1e-9, "atol": 1e-12}
 
@@ -214,7 +213,6 @@ def test_tests_against_scipy(draw: np.random.Generator) -> None:
     held, others = np.round(draw.normal(size=40) + 0.5, 1), np.round(draw.normal(size=90), 1)
     expected = stats.mannwhitneyu(held, others, alternative="greater", method="asymptotic").pvalue
     assert rank_sum(held, others) == pytest.approx(expected)
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
 
 
 def test_numbers_are_cut_and_names_are_not() -> None:

@@ -192,16 +192,6 @@ def noise_of_one(sd: float, n: int, level: float = LEVEL) -> float:
     return t_quantile(0.5 + level / 2, n - 1) * sd * math.sqrt(2.0)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The same after Holm, where several were looked at: the chance of even one false alarm stays as it was."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, running = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[i]))
-        adjusted[i] = running
-    return adjusted
-
-
 def _finite(values: Sequence[float]) -> np.ndarray:
     x = np.asarray(values, np.float64)
     if not len(x) or not np.isfinite(x).all():

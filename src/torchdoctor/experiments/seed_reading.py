@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.engine import examine
 from torchdoctor.errors import UsageError
-from torchdoctor.experiments.comparison import compare_pairs, holm, noise_of_one, summarise
+from torchdoctor.experiments.comparison import compare_pairs, noise_of_one, summarise
 from torchdoctor.experiments.metrics import (
     LAST,
     MEASURED,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.instruments.evaluating.calibration import Calibration, calibrate, calibration_error, fit_temperature
 from torchdoctor.instruments.evaluating.forms import DECISIONS
 from torchdoctor.instruments.evaluating.judged import DENSE_CLASSES, Choices, ClassScore, Confused, Judged, call
@@ -25,7 +26,6 @@ from torchdoctor.instruments.evaluating.metrics import (
 from torchdoctor.instruments.evaluating.predictions import Predictions
 from torchdoctor.instruments.evaluating.ranking import Bools, Ranked, auroc, average_precision, precision_at, rank
 from torchdoctor.instruments.evaluating.slicing import LEAST, fisher
-from torchdoctor.rules.multiplicity import holm
 
 CONFUSED_KEPT = 20
 NAMED = "the confidence in the class that is named"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.instruments.evaluating.metrics import Estimate, Floats, quantile, tail
 from torchdoctor.instruments.evaluating.ranking import midranks
-from torchdoctor.rules.multiplicity import holm
 
 PARTS = 5
 LEAST = 20

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.evaluating.metrics import Estimate, Floats, Ints, effective, quantile, tail, wilson
 from torchdoctor.instruments.evaluating.ranking import Bools, midranks
 from torchdoctor.rules.curves import figure
-from torchdoctor.rules.multiplicity import holm
 
 MANY = 12
 """Numbers with more different values are cut into groups of equal size; fewer are a group each."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import SkewFact, TokensFact
 from torchdoctor.findings import Finding
@@ -23,7 +24,6 @@ from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data import training_serving_skew as rule
 from torchdoctor.rules.data.train_validation_mismatch import LEAST_SAMPLES as LEAST_TEXTS
 from torchdoctor.rules.data.train_validation_mismatch import LEAST_TOKENS, variation
-from torchdoctor.rules.multiplicity import holm
 from torchdoctor.run import Run, Seen
 
 if TYPE_CHECKING:

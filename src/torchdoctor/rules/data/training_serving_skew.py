@@ -45,10 +45,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.facts import SkewFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules.curves import figure
-from torchdoctor.rules.multiplicity import holm
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 
