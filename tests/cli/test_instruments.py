@@ -122,6 +122,25 @@ def test_a_loop_that_ends_too_soon_says_what_to_ask_for(tmp_path: Path) -> None:
     assert status == 1 and "loop was over" in text and "--steps 50" in text
 
 
+SLICES = """
+import torch
+x, y = torch.randn(64, 4), torch.randint(0, 2, (64,))
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(20):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+def test_a_short_loop_without_a_loader_is_measured_with_the_batches_it_has(tmp_path: Path) -> None:
+    status, told, text = measure(tmp_path, "noise-scale", script=SLICES)
+    assert "problem" not in told or told["problem"], text
+    status, told, text = measure(tmp_path, "gradients", script=SLICES)
+    assert status == 0 and "no DataLoader" in text
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -38,7 +38,7 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
         parts = replace(parts, accumulation=parts.accumulation * LIMITS.accumulation)
         if rehearsal.why_not is not None and len(rehearsal.roots()) > 1:
             parts = replace(parts, subject=_together(rehearsal))
-        if _is_short(parts) and child.request["early"]:
+        if _is_short(parts) and child.request["early"] and not child.request["few"]:
             child.end(later=True)
         checkpoint = child.request["checkpoint"]
         if checkpoint is not None:

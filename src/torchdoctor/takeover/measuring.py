@@ -48,7 +48,7 @@ class Measurement:
 
 def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> Measurement:
     """`tell` gets every line as it comes: {"subject": {...}}, {"doing": text, "total": n, "parts": n} and the like."""
-    asked = {
+    asked: dict[str, Any] = {
         "instrument": request.instrument,
         "options": request.options,
         "checkpoint": request.checkpoint,
@@ -56,6 +56,8 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
     }
     # A validation comes later than the first steps.
     found, attempt = Measurement(), Attempt(early=not request.options.get("validation"), quick=True)
+    waited = False
+    """more batches were waited for; a script that ends before they come is measured with the few it has"""
 
     def hear(line: dict[str, Any]) -> None:
         for name in ("text", "result", "figure", "subject", "why_not", "over"):
@@ -65,12 +67,12 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
 
     deadline = time.monotonic() + request.timeout
     for _ in range(AGAIN):
-        seconds = deadline - time.monotonic()
+        seconds, asked["few"] = deadline - time.monotonic(), waited and attempt.early
         last, output = take_over("torchdoctor.takeover.instrument", request.target, attempt, asked, seconds, hear)
         if found.text is not None:
             return found
         if last.get("later"):
-            attempt = replace(attempt, early=False)
+            attempt, waited = replace(attempt, early=False), True
             continue
         found.problem = found.why_not or found.over or last.get("refused")
         if found.problem is None and "killed" in last:
@@ -85,4 +87,5 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
             found.output = output
             return found
         attempt = following
+    found.problem = explain(last)
     return found
