@@ -93,6 +93,59 @@ def test_a_schedule_survives_a_checkpoint() -> None:
     assert schedules.preview(resumed, 10).rates == schedules.preview(schedule, 10).rates
 
 
+MAKERS = {
+    "warmup_cosine": lambda o, **given: schedules.warmup_cosine(o, 30, **given),
+    "inverse_sqrt": lambda o, **given: schedules.inverse_sqrt(o, 4, **given),
+    "one_cycle": lambda o, **given: schedules.one_cycle(o, 30, **given),
+    "cyclical": lambda o, **given: schedules.cyclical(o, 5, **given),
+    "cyclical to a peak": lambda o, **given: schedules.cyclical(o, 5, peak=0.2, low=0.3, **given),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_schedule_is_resumed_from_the_optimizer_alone(name: str) -> None:
+    first, other = optimizer(), optimizer()
+    schedule = MAKERS[name](first)
+    for _ in range(12):
+        first.step()
+        schedule.step()
+    other.load_state_dict(first.state_dict())
+    resumed = MAKERS[name](other, last_step=11)
+    assert other.param_groups[0]["lr"] == pytest.approx(first.param_groups[0]["lr"])
+    assert schedules.preview(resumed, 15).rates[0] == pytest.approx(schedules.preview(schedule, 15).rates[0])
+
+
+@pytest.mark.parametrize("name", ["warmup_cosine", "inverse_sqrt", "one_cycle", "cyclical"])
+@pytest.mark.parametrize("earlier", ["warmup_cosine", "one_cycle", "cyclical"])
+def test_a_schedule_after_another_has_the_same_peak(earlier: str, name: str) -> None:
+    used = optimizer()
+    MAKERS[earlier](used)
+    after, alone = MAKERS[name](used), MAKERS[name](optimizer())
+    assert schedules.preview(after, 25).rates[0] == pytest.approx(schedules.preview(alone, 25).rates[0])
+
+
+@pytest.mark.parametrize("shape", ["cos", "linear"])
+def test_one_cycle_stays_at_its_end_for_the_last_call_of_the_loop(shape: str) -> None:
+    used = Adam([nn.Parameter(torch.zeros(1))], 0.5)
+    schedule = schedules.one_cycle(used, 10, shape=shape)
+    for _ in range(9):
+        used.step()
+        schedule.step()
+    at_end = used.param_groups[0]["lr"], used.param_groups[0]["betas"]
+    used.step()
+    schedule.step()
+    assert (used.param_groups[0]["lr"], used.param_groups[0]["betas"]) == at_end
+    assert at_end[0] == pytest.approx(0.5 * 4e-6)
+    with pytest.raises(ValueError, match="Tried to step 11 times"):
+        schedule.step()
+
+
+@pytest.mark.parametrize(("warmup", "top"), [(0, 0), (0.1, 0), (1, 9)])
+def test_one_cycle_without_a_warmup_or_without_anything_else(warmup: float, top: int) -> None:
+    found = rates(lambda o: schedules.one_cycle(o, 10, warmup=warmup), 10)
+    assert found.index(max(found)) == top
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -170,6 +223,14 @@ def test_a_schedule_that_follows_a_metric() -> None:
         (lambda: schedules.inverse_sqrt(optimizer(), 0.1), "whole number"),
         (lambda: schedules.one_cycle(optimizer(), 10, start=0), "above 0"),
         (lambda: schedules.cyclical(optimizer(), 0), "half_cycle"),
+        (lambda: schedules.cyclical(optimizer(), math.nan), "half_cycle"),
+        (lambda: schedules.cyclical(optimizer(), 5, peak=-0.1), "peak is -0.1"),
+        (lambda: schedules.one_cycle(optimizer(), 5, peak=math.nan), "peak is nan"),
+        (lambda: schedules.one_cycle(optimizer(), 5, shape="cosine"), "one of cos, linear"),
+        (lambda: schedules.cyclical(optimizer(), 5, shape="cosine"), "one of triangular"),
+        (lambda: schedules.warmup_cosine(optimizer(), 10, warmup=math.nan), "warmup is nan"),
+        (lambda: schedules.warmup_stable_decay(optimizer(), 10, decay=math.inf), "decay is inf"),
+        (lambda: schedules.warmup_cosine(optimizer(), 10, warmup="5%"), "warmup is 5%"),
         (lambda: schedules.preview(3, 10), "schedule is a int"),
         (lambda: schedules.preview(lambda o: None, 10), "gave a NoneType"),
         (lambda: schedules.preview(lambda o: StepLR(o, 1), 0), "steps is 0"),

@@ -1,20 +1,21 @@
 """Schedules of the learning rate, as thin layers over torch's own, and a look at any of them before it is used.
 
 Each factory takes the optimizer and gives a scheduler whose `step()` is to be called once after every optimizer step.
-Rates are shares of each parameter group's own rate, so groups with rates of their own keep their ratio. After its end
-a schedule stays where it is; only `one_cycle` raises, as torch's does.
+Rates are shares of each parameter group's own rate, so groups with rates of their own keep their ratio; where an
+earlier schedule moved that, its peak counts. After its end a schedule stays where it is; only `one_cycle` raises, as
+torch's does, at the second call after its last step: the first belongs to that step.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from numbers import Integral
-from typing import Literal
+from numbers import Integral, Real
+from typing import Any, Literal
 
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import CyclicLR, LambdaLR, OneCycleLR
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim.lr_scheduler import CyclicLR, LambdaLR
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.learning_rate.preview import SchedulePreview, preview
@@ -38,6 +39,19 @@ FALLS: dict[str, Callable[[float], float]] = {
     "sqrt": lambda done: 1 - math.sqrt(done),
 }
 """What is left of a rate when so much of its decay is done; "sqrt" did best for Hägele et al. 2024."""
+PEAK = "peak_lr"
+"""Where a parameter group keeps it, and so the optimizer's checkpoint: torch's cyclic schedules put their lowest rate
+under initial_lr, which would be taken for the peak by the next schedule, or by the same when it is resumed."""
+
+
+class OneCycleLR(lr_scheduler.OneCycleLR):
+    """torch's, but for the call after the last step, which every plain loop makes: that leaves the rate at its end,
+    where torch's runs on past the end of its curve, up again or below zero."""
+
+    def get_lr(self) -> list[Any]:
+        if self.last_epoch == self.total_steps:
+            return [group["lr"] for group in self.optimizer.param_groups]
+        return super().get_lr()
 
 
 @dataclass
@@ -90,7 +104,7 @@ def warmup_cosine(
     _check_optimizer(optimizer)
     ramp = _ramp(warmup, steps)
     curve = Trapezoid("warmup_cosine", ramp, ramp, steps, _start(start, ramp), _share("end", end), "cosine")
-    return LambdaLR(optimizer, curve, last_step)
+    return _scale(optimizer, curve, last_step)
 
 
 def warmup_stable_decay(
@@ -110,11 +124,10 @@ def warmup_stable_decay(
     ramp, fall = _ramp(warmup, steps), _ramp(decay, steps, "decay")
     if ramp + fall > steps:
         raise UsageError(f"{ramp} steps of warm-up and {fall} of decay do not fit into {steps}")
-    if shape not in FALLS:
-        raise UsageError(f"shape is {shape!r}; one of {', '.join(FALLS)}")
+    _check_shape(shape, FALLS)
     first, last = _start(start, ramp), _share("end", end)
     curve = Trapezoid("warmup_stable_decay", ramp, steps - fall, steps, first, last, shape)
-    return LambdaLR(optimizer, curve, last_step)
+    return _scale(optimizer, curve, last_step)
 
 
 def inverse_sqrt(optimizer: Optimizer, warmup: int, *, start: float | None = None, last_step: int = -1) -> LambdaLR:
@@ -123,7 +136,7 @@ def inverse_sqrt(optimizer: Optimizer, warmup: int, *, start: float | None = Non
     _check_optimizer(optimizer)
     if not isinstance(warmup, Integral) or warmup < 1:
         raise UsageError(f"warmup is {warmup}; a whole number of steps is needed, as this schedule has no end")
-    return LambdaLR(optimizer, InverseRoot("inverse_sqrt", warmup, _start(start, warmup)), last_step)
+    return _scale(optimizer, InverseRoot("inverse_sqrt", warmup, _start(start, warmup)), last_step)
 
 
 def one_cycle(
@@ -140,23 +153,25 @@ def one_cycle(
 ) -> OneCycleLR:
     """torch's OneCycleLR: up to `peak` (else each group's own rate) for a share of the steps, then down to next to
     nothing, while momentum does the reverse between `momentum` (low, high) (Smith and Topin 2018). `start` and `end`
-    are shares of the peak. One step beyond the last raises."""
+    are shares of the peak. After the last of the steps the rate stays; a call of step() beyond that raises."""
     _check_optimizer(optimizer)
     _check_steps(steps)
     if not 0 <= warmup <= 1:
         raise UsageError(f"warmup is {warmup}; it is a share of the steps, from 0 to 1")
     if not (0 < start <= 1 and 0 < end <= 1):
         raise UsageError(f"start is {start} and end is {end}; they are shares of the peak, above 0 and up to 1")
-    peaks = [peak] * len(optimizer.param_groups) if peak is not None else _own_rates(optimizer)
+    _check_shape(shape, ("cos", "linear"))
     low, high = momentum or (0.85, 0.95)
     if momentum is not None and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
         raise UsageError(f"{type(optimizer).__name__} has neither momentum nor betas to move; leave `momentum` out")
+    if warmup * steps == 1:
+        warmup *= 1 - 1e-9  # torch divides by the length of a warm-up that ends at step 0
     cycles = momentum is not None or all(g.get("momentum") or "betas" in g for g in optimizer.param_groups)
     return OneCycleLR(
         optimizer,
-        max_lr=peaks,
+        max_lr=_keep_peaks(optimizer, peak),
         total_steps=steps,
-        pct_start=warmup,
+        pct_start=float(warmup),
         anneal_strategy=shape,
         cycle_momentum=cycles,
         base_momentum=low,
@@ -180,10 +195,14 @@ def cyclical(
     """torch's CyclicLR: up for `half_cycle` steps to `peak` (else each group's own rate) and down again to the share
     `low` of it, over and over (Smith 2017). "triangular2" halves each cycle, "exp_range" shrinks by `gamma` a step."""
     _check_optimizer(optimizer)
-    if half_cycle < 1:
+    if not 1 <= half_cycle < math.inf:
         raise UsageError(f"half_cycle is {half_cycle}; at least 1 step is needed")
-    peaks = [peak] * len(optimizer.param_groups) if peak is not None else _own_rates(optimizer)
-    bottoms = [_share("low", low) * p for p in peaks]
+    _check_shape(shape, ("triangular", "triangular2", "exp_range"))
+    share = _share("low", low)
+    peaks = _keep_peaks(optimizer, peak)
+    bottoms = [share * p for p in peaks]
+    for group, bottom in zip(optimizer.param_groups, bottoms, strict=True):
+        group["initial_lr"] = bottom  # where CyclicLR begins its first step, whatever stood there before
     return CyclicLR(
         optimizer,
         base_lr=bottoms,
@@ -196,14 +215,27 @@ def cyclical(
     )
 
 
-def _own_rates(optimizer: Optimizer) -> list[float]:
-    return [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
+def _keep_peaks(optimizer: Optimizer, given: float | None) -> list[float]:
+    """For each group: as given, or that of its earlier schedule, or its own rate."""
+    if given is not None and not (isinstance(given, Real) and 0 < given < math.inf):
+        raise UsageError(f"peak is {given}; it is the highest learning rate, a number above 0")
+    for group in optimizer.param_groups:
+        own = group.get(PEAK, group.get("initial_lr", group["lr"]))
+        group[PEAK] = float(own if given is None else given)
+    return [group[PEAK] for group in optimizer.param_groups]
+
+
+def _scale(optimizer: Optimizer, curve: Callable[[int], float], last_step: int) -> LambdaLR:
+    for group in optimizer.param_groups:
+        if PEAK in group:
+            group["initial_lr"] = group[PEAK]
+    return LambdaLR(optimizer, curve, last_step)
 
 
 def _ramp(given: int | float, steps: int, name: str = "warmup") -> int:
     _check_steps(steps)
-    count = round(given * steps) if 0 <= given < 1 else given
-    if count != int(count) or not 0 <= count <= steps:
+    count = round(given * steps) if isinstance(given, Real) and 0 <= given < 1 else given
+    if not isinstance(count, Real) or not 0 <= count <= steps or count != int(count):
         raise UsageError(f"{name} is {given}; give whole steps up to {steps}, or a share of them below 1")
     return int(count)
 
@@ -216,6 +248,11 @@ def _share(name: str, value: float) -> float:
     if not 0 <= value <= 1:
         raise UsageError(f"{name} is {value}; it is a share of the peak, from 0 to 1")
     return value
+
+
+def _check_shape(shape: str, allowed: Collection[str]) -> None:
+    if shape not in allowed:
+        raise UsageError(f"shape is {shape!r}; one of {', '.join(allowed)}")
 
 
 def _check_optimizer(optimizer: Optimizer) -> None:
