@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchdoctor
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.noise_scale import ratio_interval, separate
+from torchdoctor.instruments.noise_scale import NoiseScale, ratio_interval, separate
 
 WIDTH = 20
 
@@ -58,6 +58,31 @@ def test_large_batches_are_told() -> None:
     found = torchdoctor.gradient_noise_scale(nn.Linear(WIDTH, 1, bias=False), loader_of(1.0, batch=50), linear_loss)
     assert found.reading == "large" and "well above" in str(found)
     assert "At a batch of 50" in found.plot().layout.title.text
+
+
+def noise_scale(scale: float, low: float, high: float, batch: int = 50) -> NoiseScale:
+    repeats = np.ones(10)
+    return NoiseScale(scale, low, high, 0.95, batch, 10 * batch, 1.0, scale, repeats, repeats * scale)
+
+
+def test_what_a_smaller_batch_costs_and_saves() -> None:
+    """At the noise scale a step makes half of the progress there is: steps go with 1 + S / B, samples with B + S."""
+    found = str(noise_scale(4.2, 3.0, 6.0))
+    assert found.startswith("Gradient noise scale: about 4.2 samples (95% sure: 3 to 6).")
+    assert "A batch of 4 would take 1.9 times the steps and 15% of the samples." in found
+    assert "A batch of 1 would take 1.1 times the steps" in str(noise_scale(0.1, 0.05, 0.2))
+    assert "A batch of" not in str(noise_scale(0.1, 0.05, 0.2, batch=1))
+
+
+def test_what_cannot_be_told_is_not_called_infinite() -> None:
+    nothing = str(noise_scale(math.inf, 0.0, math.inf))
+    assert nothing.startswith("Gradient noise scale: it cannot be told from 100 batches of 50;")
+    assert str(noise_scale(30.0, 0.0, math.inf)).startswith("Gradient noise scale: it cannot be told")
+    least = str(noise_scale(math.inf, 4737.0, math.inf))
+    assert least.startswith("Gradient noise scale: 4,737 samples or more (95% sure)")
+    assert "about 895 samples (95% sure: 134 or more)." in str(noise_scale(895.0, 134.0, math.inf, batch=5))
+    for text in (nothing, least):
+        assert "infinitely" not in text and "progress of a step" not in text
 
 
 def test_pure_noise_has_no_upper_end() -> None:

@@ -81,20 +81,34 @@ class NoiseScale(Result):
             return "unclear"
         return "near"
 
+    @property
+    def _estimated(self) -> bool:
+        """There is a number to reckon with, not only a least one or none at all."""
+        return math.isfinite(self.scale) and (self.low > 0 or math.isfinite(self.high))
+
     def __str__(self) -> str:
-        interval = f"{_samples(self.low)} to {_samples(self.high)}"
-        count = len(self.signals)
+        headings = ("batch", "progress of a step", "samples for the same progress")
         lines = [
-            f"Gradient noise scale: about {_samples(self.scale)} samples ({self.confidence:.0%} sure: {interval}).",
+            f"Gradient noise scale: {self._headline()}.",
             f"  {self._words()}",
-            f"  from {count} repeats of batches of {self.batch} and of {self.large} samples",
+            f"  from {len(self.signals)} repeats of batches of {self.batch} and of {self.large} samples",
             *(f"  note: {note}" for note in self.notes),
             "",
-            *table(("batch", "progress of a step", "samples for the same progress"), self._rows()),
-            "",
+            *([*table(headings, self._rows()), ""] if self._estimated else []),
             "  It holds for these weights: it is small at the start of a training and grows as the loss falls.",
         ]
         return "\n".join(lines)
+
+    def _headline(self) -> str:
+        if self._estimated:
+            beyond = f"to {_samples(self.high)}" if math.isfinite(self.high) else "or more"
+            unit = "sample" if _samples(self.scale) == "1" else "samples"
+            interval = f"{self.confidence:.0%} sure: {_samples(self.low)} {beyond}"
+            return f"about {_samples(self.scale)} {unit} ({interval})"
+        if self.low > 0:
+            return f"{_samples(self.low)} samples or more ({self.confidence:.0%} sure); how many cannot be told"
+        seen = len(self.signals) * self.large // self.batch
+        return f"it cannot be told from {seen} batches of {self.batch}; their gradients are lost in noise"
 
     def _words(self) -> str:
         batch, gain = self.batch, self.progress(2 * self.batch) / max(self.progress(self.batch), 1e-12)
@@ -112,19 +126,29 @@ class NoiseScale(Result):
         if self.reading == "large":
             return (
                 f"Your batch of {batch} is well above it: a step already makes {self.progress(batch):.0%} of the "
-                f"progress it can. A batch of {_samples(max(1.0, self.scale))} would need hardly more steps."
+                f"progress it can.{self._smaller()}"
             )
         return (
             f"Your batch of {batch} is near it, where steps and samples are in balance: a step makes "
             f"{self.progress(batch):.0%} of the progress it can, twice the batch {gain:.2g} times as much."
         )
 
+    def _smaller(self) -> str:
+        """What a batch as small as the scale would cost and save: by the paper, steps go with 1 + scale / batch and
+        samples with batch + scale."""
+        other = max(1, self._rounded())
+        if other >= self.batch:
+            return ""
+        steps = self.progress(self.batch) / self.progress(other)
+        samples = (other + self.scale) / (self.batch + self.scale)
+        return f" A batch of {other:,} would take {steps:.2g} times the steps and {100 * samples:.2g}% of the samples."
+
     def _rows(self) -> list[tuple[str, ...]]:
         sizes = sorted({max(1, self.batch // 4), self.batch, 4 * self.batch, 16 * self.batch, self._rounded()} - {0})
         rows = []
         for size in sizes:
             share = self.progress(size)
-            more = "-" if math.isinf(self.scale) else f"{(size + self.scale) / (self.batch + self.scale):.2g} times"
+            more = f"{(size + self.scale) / (self.batch + self.scale):.2g} times"
             mark = " (yours)" if size == self.batch else " (noise scale)" if size == self._rounded() else ""
             rows.append((f"{size:,}{mark}", f"{share:.1%}", "as yours" if size == self.batch else more))
         return rows
@@ -362,6 +386,4 @@ def _notes(model: nn.Module, loader: Any) -> list[str]:
 
 
 def _samples(value: float) -> str:
-    if math.isinf(value):
-        return "infinitely many" if value > 0 else "0"
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
