@@ -114,7 +114,8 @@ def evaluate(
     or several of these by name; numbers are cut into `slice_parts`. `k` is for precision at k, `top` for the accuracy
     of the first few guesses. `output_fn(outputs)` and `target_fn(batch)` pick what is compared, where that is not
     plain; with a `step_fn`, `target_fn` is needed. `shift`: outputs at one position belong to the next token; found
-    where labels are the input ids. The loss by sample is that of `loss_fn` where it gives one, else that of the task.
+    where labels are the input ids, and said in a note. The loss by sample is that of `loss_fn` where it gives one, else
+    that of the task.
 
     Intervals hold with `level`. Those of shares are Wilson's; tokens of a sample count together. Nothing is changed.
     """
@@ -168,13 +169,14 @@ def evaluate_predictions(
         raise UsageError("outputs and targets are single numbers; a row a sample is needed")
     reading = Reading(wishes, loss_fn)
     reading.take({"outputs": given, "targets": wanted}, given, wanted, list(range(len(wanted))))
+    reading.finish()
     return _conclude(reading, IN_ARRAYS, [])
 
 
 def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluation:
     """Of any subject that gives outputs and targets."""
     notes: list[str] = []
-    reading = Reading(wishes, getattr(subject, "loss_fn", None))
+    reading = Reading(wishes, getattr(subject, "loss_fn", None), subject)
     known = True
     with (
         untouched(subject.model, loaders=(loader,)),
@@ -190,6 +192,7 @@ def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluati
             known &= indices is not None and len(indices) == target.shape[0]
             reading.take(batch, outputs, target, indices if known else None)
             advance()
+        reading.finish()
     if not known and has_indices(loader):
         notes.append("batches hold another number of samples than were drawn: samples are counted in their order")
     elif shuffles(loader) and known:
@@ -234,7 +237,7 @@ def _conclude(reading: Reading, index: str, notes: list[str]) -> Evaluation:
         index=index,
         loss_name=name,
         level=wishes.choices.level,
-        notes=[*left_out(predictions, reading.loss_fn), *form.notes, *judged.notes, *notes],
+        notes=[*left_out(predictions, reading.loss_fn), *reading.notes, *form.notes, *judged.notes, *notes],
     )
 
 

@@ -22,6 +22,8 @@ NAMES = {
 """What a user may call them."""
 LOGITS, PROBABILITIES, LOG_PROBABILITIES, DECISIONS = "logits", "probabilities", "log-probabilities", "decisions"
 SCORES = (LOGITS, PROBABILITIES, LOG_PROBABILITIES, DECISIONS)
+IGNORED = -100
+"""What torch's losses leave out unless told otherwise."""
 SUM_TOLERANCE = 1e-3
 """By which probabilities of a row may miss one: half precision rounds each to three digits."""
 
@@ -42,6 +44,8 @@ _HINTS: dict[str, tuple[str | None, str | None]] = {
 }
 """What torch's losses take; MULTILABEL stands for one logit a decision."""
 
+ONE_OF_MANY = "each row of the targets holds a single 1: read as one class of many; task='multilabel' says otherwise"
+
 
 @dataclass(frozen=True)
 class Form:
@@ -49,7 +53,7 @@ class Form:
 
     task: str
     scores: str
-    """what the outputs hold; empty for numbers"""
+    """what the outputs hold; empty for numbers, and where outputs that are all NaN do not tell"""
     width: int
     """classes, labels or numbers a sample"""
     class_dim: int | None = None
@@ -64,14 +68,19 @@ class Form:
 
 
 def recognise(
-    outputs: Tensor, target: Tensor, task: str | None, scores: str | None, loss_fn: Callable[..., Any] | None
+    outputs: Tensor,
+    target: Tensor,
+    task: str | None,
+    scores: str | None,
+    loss_fn: Callable[..., Any] | None,
+    ignored: int = IGNORED,
 ) -> Form:
-    """From one batch; what the user tells goes before what the loss function takes, and that before the values."""
+    """From one batch; what the user tells goes before what the loss function takes, and that before the values.
+    Targets that are `ignored` tell nothing."""
     told = _check(task, scores)
     hint, hinted_scores = _HINTS.get(_name_of(loss_fn), (None, None))
     scores = scores or hinted_scores
-    if outputs.dim() == 0 or target.dim() == 0 or outputs.shape[0] != target.shape[0]:
-        raise UsageError(f"{_seen(outputs, target)}: the first dimension of both has to count the samples")
+    check_rows(outputs, target)
     if told == REGRESSION or (told is None and hint == REGRESSION):
         return _numbers(outputs, target)
     if not outputs.is_floating_point() and outputs.shape == target.shape and not target.is_floating_point():
@@ -79,12 +88,17 @@ def recognise(
     outputs_shape = outputs.shape[:-1] if outputs.shape[-1] == 1 and outputs.dim() > 1 else outputs.shape
     target_shape = target.shape[:-1] if target.shape[-1] == 1 and target.dim() > 1 else target.shape
     if outputs_shape == target_shape or outputs.shape == target.shape:
-        return _alike(outputs, target, told, hint, scores)
+        return _alike(outputs, target, told, hint, scores, ignored)
     if target.dim() in (outputs.dim() - 1, outputs.dim()) and told in (None, MULTICLASS, TOKENS, BINARY):
         return _one_of_many(outputs, target, told, hint, scores)
     raise UsageError(
         f"{_seen(outputs, target)}, which fits no task{'' if told is None else f' (told: {told})'}; {_WAY}"
     )
+
+
+def check_rows(outputs: Tensor, target: Tensor) -> None:
+    if outputs.dim() == 0 or target.dim() == 0 or outputs.shape[0] != target.shape[0]:
+        raise UsageError(f"{_seen(outputs, target)}: the first dimension of both has to count the samples")
 
 
 _WAY = "say how they are read with task=..., output_fn=lambda outputs: ... or target_fn=lambda batch: ..."
@@ -129,28 +143,29 @@ def _decisions(outputs: Tensor, target: Tensor, told: str | None) -> Form:
     return Form(task, DECISIONS, max(2, classes))
 
 
-def _alike(outputs: Tensor, target: Tensor, told: str | None, hint: str | None, scores: str | None) -> Form:
+def _alike(
+    outputs: Tensor, target: Tensor, told: str | None, hint: str | None, scores: str | None, ignored: int
+) -> Form:
     """One score for each target: decisions yes or no, numbers, or rows of a one-hot target."""
-    yes_or_no = is_yes_or_no(target)
-    width = target.numel() // target.shape[0]
+    width, one_each = target.numel() // target.shape[0], outputs.dim() > 2 or told == TOKENS
+    # of several labels a sample, none can be left out alone
+    yes_or_no = is_yes_or_no(target[target != ignored] if width == 1 or one_each else target)
+    single = yes_or_no and width > 1 and outputs.dim() == 2 and bool((target.sum(1) == 1).all())
     if told in (MULTICLASS, TOKENS) or (told is None and hint == MULTICLASS):
-        if width > 1 and outputs.dim() == 2 and target.is_floating_point():
+        if told != TOKENS and width > 1 and outputs.dim() == 2 and (single or target.is_floating_point()):
             return Form(MULTICLASS, scores or find_scores(outputs), width, 1, soft=True)
         if not yes_or_no:
             raise UsageError(f"{_seen(outputs, target)}: {told or hint} needs scores for each class; {_WAY}")
     if not yes_or_no:
         if told in (BINARY, MULTILABEL):
-            raise UsageError(f"{_seen(outputs, target)}: targets of a {told} task are 0 or 1, here are {_few(target)}")
+            raise UsageError(f"{_seen(outputs, target)}: targets of a {told} task are 0 or 1, here are {few(target)}")
         return _numbers(outputs, target)
-    if width == 1 or told == BINARY:
+    if told == BINARY or (width == 1 and told != TOKENS):
         return Form(BINARY, scores or find_score(outputs), 2)
-    if outputs.dim() > 2 or told == TOKENS:
+    if one_each:
         return Form(TOKENS, scores or find_score(outputs), 2)
-    if told is None and hint is None and bool((target.sum(1) == 1).all()):
-        notes = (
-            "each row of the targets holds a single 1: read as one class of many; task='multilabel' says otherwise",
-        )
-        return Form(MULTICLASS, scores or find_scores(outputs), width, 1, soft=True, notes=notes)
+    if told is None and hint is None and single:
+        return Form(MULTICLASS, scores or find_scores(outputs), width, 1, soft=True, notes=(ONE_OF_MANY,))
     return Form(MULTILABEL, scores or find_score(outputs), width)
 
 
@@ -161,7 +176,7 @@ def _one_of_many(outputs: Tensor, target: Tensor, told: str | None, hint: str | 
     if not (last or second):
         raise UsageError(f"{_seen(outputs, target)}: no dimension of the outputs is left for the classes; {_WAY}")
     if target.is_floating_point() and not bool((target == target.round()).all()):
-        raise UsageError(f"{_seen(outputs, target)}: targets such as {_few(target)} name no classes; {_WAY}")
+        raise UsageError(f"{_seen(outputs, target)}: targets such as {few(target)} name no classes; {_WAY}")
     # torch's own losses want the classes second; models of Hugging Face give them last
     class_dim = 1 if second and (hint == MULTICLASS or not last) else outputs.dim() - 1
     task = TOKENS if target.dim() > 1 and target.shape[1:].numel() > 1 else MULTICLASS
@@ -177,14 +192,20 @@ def is_yes_or_no(target: Tensor) -> bool:
     return target.dtype == torch.bool or bool(((target == 0) | (target == 1)).all())
 
 
-def _few(target: Tensor) -> str:
+def few(target: Tensor) -> str:
+    """Some of its values, in words."""
     values = target.flatten()[:1000].unique()[:4].tolist()
     return ", ".join(f"{v:.3g}" for v in values)
 
 
 def find_scores(outputs: Tensor) -> str:
     """Of rows with a score for each class, the classes last."""
-    rows = outputs.detach().float()
+    rows = outputs.detach().float().flatten(0, -2)
+    broken = rows.isnan().any(-1)
+    if bool(broken.any()):
+        rows = rows[~broken]
+    if not len(rows):
+        return ""
     if bool((rows >= 0).all()) and bool(((rows.sum(-1) - 1).abs() < SUM_TOLERANCE).all()):
         return PROBABILITIES
     if bool((rows <= 0).all()) and bool((rows.logsumexp(-1).abs() < SUM_TOLERANCE).all()):
@@ -196,4 +217,6 @@ def find_score(outputs: Tensor) -> str:
     """Of single scores for yes against no."""
     if not outputs.is_floating_point():
         return DECISIONS
-    return PROBABILITIES if bool(((outputs >= 0) & (outputs <= 1)).all()) else LOGITS
+    if bool(((outputs < 0) | (outputs > 1)).any()):
+        return LOGITS
+    return "" if bool(outputs.isnan().all()) else PROBABILITIES

@@ -14,18 +14,30 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from torchdoctor.errors import UsageError
+from torchdoctor.instruments.evaluating.agreement import Told, agree, check_fit
 from torchdoctor.instruments.evaluating.attributes import Attributes, Slices
-from torchdoctor.instruments.evaluating.forms import DECISIONS, MULTILABEL, REGRESSION, TOKENS, recognise
+from torchdoctor.instruments.evaluating.forms import (
+    DECISIONS,
+    IGNORED,
+    MULTILABEL,
+    REGRESSION,
+    TOKENS,
+    check_rows,
+)
 from torchdoctor.instruments.evaluating.judged import Choices, Judged
 from torchdoctor.instruments.evaluating.judging_classes import judge_classes
 from torchdoctor.instruments.evaluating.judging_labels import judge_labels
 from torchdoctor.instruments.evaluating.judging_numbers import judge_values
 from torchdoctor.instruments.evaluating.metrics import Estimate, mean_of
 from torchdoctor.instruments.evaluating.predictions import Predictions
+from torchdoctor.instruments.evaluating.shifting import Shift
 from torchdoctor.instruments.subject import Subject, logits_of, to_device
 
-IGNORED = -100
-"""What torch's losses leave out unless told otherwise."""
+HELD_ROWS = 256
+"""Decisions of which the form is found: that as many logits all lie between 0 and 1, or as many rows of labels all hold
+a single 1, is then no chance."""
+HELD_NUMBERS = 1 << 24
+"""Numbers that are held back at most (64 MB): tokens and pixels are enough long before."""
 
 
 @dataclass(frozen=True)
@@ -69,23 +81,14 @@ def compare(subject: Subject, batch: Any, wishes: Wishes) -> tuple[Tensor, Tenso
     target = to_device(target, outputs.device)
     if not isinstance(target, Tensor):
         target = as_tensor(target, "the target").to(outputs.device)
-    shifted = wishes.shift if wishes.shift is not None else _is_shifted(batch, outputs, target)
-    return (outputs[:, :-1], target[:, 1:]) if shifted else (outputs, target)
+    check_rows(outputs, target)
+    return outputs, target
 
 
 def _first(outputs: Any) -> Any:
     if isinstance(outputs, list | tuple):
         return next((o for o in outputs if isinstance(o, Tensor)), outputs)
     return outputs
-
-
-def _is_shifted(batch: Any, outputs: Tensor, target: Tensor) -> bool:
-    """A causal language model: labels are the input ids themselves, and the model shifts them on its own."""
-    ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    if not isinstance(ids, Tensor) or ids.shape != target.shape or outputs.shape[:2] != target.shape:
-        return False
-    known = target >= 0
-    return outputs.dim() == 3 and bool(known.any()) and bool((target == ids.to(target.device))[known].all())
 
 
 def as_tensor(values: Any, what: str) -> Tensor:
@@ -100,15 +103,24 @@ def as_tensor(values: Any, what: str) -> Tensor:
 
 
 class Reading:
-    """Collects batches, and judges them when there are no more."""
+    """Collects batches, and judges them when there are no more. The first ones are held back until they show what they
+    are: a single one may look like another task, or its logits like probabilities."""
 
-    def __init__(self, wishes: Wishes, loss_fn: Callable[..., Any] | None) -> None:
+    def __init__(self, wishes: Wishes, loss_fn: Callable[..., Any] | None, subject: Subject | None = None) -> None:
+        """`subject`: where outputs come from; None where they were given as arrays."""
         self.wishes = wishes
         self.loss_fn = loss_fn
+        ignored = wishes.ignore_index
+        if ignored is None:
+            ignored = getattr(loss_fn, "ignore_index", IGNORED)
+        self._told = Told(wishes.task, wishes.scores, loss_fn, int(ignored))
+        self.shift = Shift(wishes.shift, subject, int(ignored))
         self._attributes = Attributes(wishes.slices)
+        self._held: list[tuple[Tensor, Tensor, NDArray[np.int64]]] = []
+        self._held_rows = self._held_numbers = 0
         self._predictions: Predictions | None = None
         self._by_batch: list[tuple[float, int]] = []
-        self.read = 0
+        self.read = self._batches = 0
 
     @property
     def predictions(self) -> Predictions:
@@ -116,24 +128,52 @@ class Reading:
             raise UsageError("the loader gives no batch; is its dataset empty, or drop_last=True with too few samples?")
         return self._predictions
 
+    @property
+    def notes(self) -> list[str]:
+        return [self.shift.note] if self.shift.note is not None else []
+
     def take(self, batch: Any, outputs: Tensor, target: Tensor, indices: list[int] | None) -> None:
         """`indices` of the samples in the dataset; None counts them in their order."""
-        if self._predictions is None:
-            self._predictions = self._begin(outputs, target)
-        losses = self._losses(outputs, target)
         count = target.shape[0]
+        self._batches += 1
+        if not count:
+            return
         places = np.arange(self.read, self.read + count) if indices is None else np.asarray(indices, np.int64)
         self._attributes.add(batch, indices, self.read, count)
-        self._predictions.add(outputs, target, losses, places)
         self.read += count
+        if self._predictions is None:
+            self._hold(batch, outputs, target, places)
+            return
+        self.shift.check(batch, self._batches, outputs, target)
+        outputs, target = self.shift.apply(outputs, target)
+        check_fit(self._predictions.form, self._batches, outputs, target, self._told)
+        self._add(outputs, target, places)
 
-    def _begin(self, outputs: Tensor, target: Tensor) -> Predictions:
-        wishes = self.wishes
-        ignored = wishes.ignore_index
-        if ignored is None:
-            ignored = getattr(self.loss_fn, "ignore_index", IGNORED)
-        form = recognise(outputs, target, wishes.task, wishes.scores, self.loss_fn)
-        return Predictions(form, wishes.threshold, int(ignored), wishes.worst)
+    def _hold(self, batch: Any, outputs: Tensor, target: Tensor, places: NDArray[np.int64]) -> None:
+        self.shift.look(batch, outputs, target)
+        by_element = outputs.dim() > 2
+        self._held_rows += int((target != self._told.ignored).sum()) if by_element else target.shape[0]
+        self._held_numbers += outputs.numel() + target.numel()
+        enough = self._held_rows >= HELD_ROWS or self._held_numbers >= HELD_NUMBERS
+        # a loader may fill the same memory again, and so may a model that was captured as a CUDA graph
+        self._held.append((outputs, target, places) if enough else (outputs.clone(), target.clone(), places))
+        if enough:
+            self.finish()
+
+    def finish(self) -> None:
+        """There are no more batches, or enough to tell what they are."""
+        if self._predictions is not None or not self._held:
+            return
+        self.shift.decide()
+        held = [(*self.shift.apply(outputs, target), places) for outputs, target, places in self._held]
+        form = agree([(outputs, target) for outputs, target, _ in held], self._told)
+        self._predictions = Predictions(form, self.wishes.threshold, self._told.ignored, self.wishes.worst)
+        self._held = []
+        for outputs, target, places in held:
+            self._add(outputs, target, places)
+
+    def _add(self, outputs: Tensor, target: Tensor, places: NDArray[np.int64]) -> None:
+        self.predictions.add(outputs, target, self._losses(outputs, target), places)
 
     def _losses(self, outputs: Tensor, target: Tensor) -> Tensor | None:
         """By sample, where the loss function gives them; else its mean over the batch is kept."""
