@@ -20,7 +20,7 @@ from torchdoctor.engine import examine
 from torchdoctor.errors import UsageError
 from torchdoctor.experiments import sweep as sweeps
 from torchdoctor.experiments.arguments import read_options, set_argument
-from torchdoctor.experiments.metrics import MEASURED, Metric, choose, find, is_higher_better, read_metrics, read_text
+from torchdoctor.experiments.metrics import MEASURED, Metric, choose, find, read_metrics, read_text
 from torchdoctor.experiments.seed_passing import OVERRIDE, Passing, find_own, find_passing
 from torchdoctor.experiments.seed_reading import Reader, read_spread, read_sweep
 from torchdoctor.experiments.seeds import (
@@ -231,7 +231,6 @@ def test_a_metric_is_read_off_the_output(text: str, tmp_path: Path) -> None:
     assert found is not None
     assert (found.last, found.most, found.looks) == (0.25, 0.5, 2)
     assert read_text(log, "rmse") is None
-    assert not is_higher_better("val_mae") and is_higher_better("val_acc")
 
 
 # -- what may be concluded ------------------------------------------------------------------

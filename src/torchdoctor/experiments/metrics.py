@@ -12,6 +12,7 @@ import numpy as np
 
 from torchdoctor import signals
 from torchdoctor.errors import UsageError
+from torchdoctor.experiments.directions import read_direction
 from torchdoctor.run import Run, Trace
 
 LAST, BEST = "last", "best"
@@ -21,7 +22,6 @@ TENTH = 10
 LOG_BYTES = 4_000_000
 """Of what the script printed, the end that is searched for a metric."""
 
-_LOWER = re.compile(r"loss|err|mse|mae|rmse|mape|perplex|ppl|wer|cer|fid|nll|bpc|bpb|brier|ece|distance|regret|cost")
 _HELD_OUT = re.compile(r"(?:^| )(?:val|valid|validation|test|eval|dev|holdout)(?: |$)")
 _NO_METRIC = re.compile(r"(?:^| )(?:epoch|step|lr|rate|runtime|second|seconds|flos|time|samples|memory|norm|version)$")
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\s*(%?)"
@@ -53,10 +53,6 @@ class Metric:
 def plain(name: str) -> str:
     """val/Acc, val_acc and val-acc are one name."""
     return " ".join(re.split(r"[^a-z0-9@]+", name.lower())).strip()
-
-
-def is_higher_better(name: str) -> bool:
-    return not _LOWER.search(plain(name))
 
 
 def is_held_out(name: str) -> bool:
@@ -131,11 +127,12 @@ def choose(runs: Sequence[Mapping[str, Metric]]) -> tuple[str, list[str]]:
     return ranked[0], others
 
 
-def _rank(metric: Metric) -> tuple[bool, bool, int]:
-    """Held-out before training, scores before losses, what was logged on purpose before what was measured."""
-    measured = metric.source == MEASURED
+def _rank(metric: Metric) -> tuple[bool, int, int]:
+    """Held-out before training, scores before losses and both before names that do not tell, what was logged on purpose
+    before what was measured."""
     held_out = is_held_out(metric.name) or metric.name.endswith(".validation")
-    return not held_out, not is_higher_better(metric.name), 2 if measured else 1 if metric.source == PRINTED else 0
+    standing = {True: 0, False: 1, None: 2}[read_direction(metric.name)]
+    return not held_out, standing, {LOGGED: 0, PRINTED: 1}.get(metric.source, 2)
 
 
 def names_of(runs: Iterable[Mapping[str, Metric]]) -> list[str]:

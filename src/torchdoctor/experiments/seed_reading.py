@@ -11,6 +11,7 @@ from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.engine import examine
 from torchdoctor.errors import UsageError
 from torchdoctor.experiments.comparison import compare_pairs, noise_of_one, summarise
+from torchdoctor.experiments.directions import is_higher_better, read_direction
 from torchdoctor.experiments.metrics import (
     LAST,
     MEASURED,
@@ -18,7 +19,6 @@ from torchdoctor.experiments.metrics import (
     choose,
     find,
     is_held_out,
-    is_higher_better,
     names_of,
     read_text,
 )
@@ -61,6 +61,15 @@ class Reader:
     def higher_is_better(self) -> bool:
         return is_higher_better(self.metric or "") if self._higher is None else self._higher
 
+    @property
+    def guesses(self) -> bool:
+        """Nobody said which way is better, and the name does not tell."""
+        return self._higher is None and read_direction(self.metric or "") is None
+
+    def points_up(self, name: str) -> bool:
+        """Whether more is better of that metric, which may be another one than asked for."""
+        return self.higher_is_better if name == self.metric else is_higher_better(name)
+
     def find(self, outcome: Outcome) -> Metric | None:
         assert self.metric is not None
         found = find(outcome.metrics, self.metric)
@@ -79,7 +88,7 @@ def read_variant(variant: Variant, outcomes: Sequence[Outcome], reader: Reader) 
     values = [reader.value(o) for o in outcomes]
     finite = [v for v in values if v is not None]
     per_run = [
-        {n: m.value(reader.which, is_higher_better(n)) for n, m in o.metrics.items()} if o.status == FINISHED else {}
+        {n: m.value(reader.which, reader.points_up(n)) for n, m in o.metrics.items()} if o.status == FINISHED else {}
         for o in outcomes
     ]
     columns = {name: [r[name] for r in per_run if math.isfinite(r.get(name, math.nan))] for name in names_of(per_run)}  # type: ignore[arg-type]
@@ -178,6 +187,11 @@ def _notes(result: SeedSpread, outcomes: Sequence[Outcome], reader: Reader) -> l
         if variant.failed:
             which = ", ".join(f"seed {f['seed']} {f['status']}" for f in variant.failed[:5])
             notes.append(f"{len(variant.failed)} of {len(variant.seeds)} runs of {variant.name} are left out: {which}")
+    if reader.guesses:
+        notes.append(
+            f"that a higher {result.metric} is better is a guess, its name does not tell; --goal min or --goal max "
+            "sets it (from code: higher_is_better=)"
+        )
     used = next((m for o in outcomes if o.status == FINISHED and (m := reader.find(o)) is not None), None)
     held_out = is_held_out(result.metric) or result.metric.endswith(".validation")
     if used is not None and used.source == MEASURED and not held_out:
