@@ -155,3 +155,25 @@ def test_wrong_wishes_are_told_before_the_script_starts(words: tuple[str, ...], 
     (tmp_path / "train.py").write_text("raise SystemExit(7)")
     done = preloaded_torchdoctor(*words, cwd=tmp_path)
     assert done.returncode == 2 and said in done.stderr
+
+
+VALIDATED = SCRIPT.replace("TensorDataset(x, y)", "TensorDataset(x[:512], y[:512])").replace(
+    "    torch.save",
+    """    model.eval()
+    with torch.no_grad():
+        for a, b in DataLoader(TensorDataset(x[512:], y[512:]), 32):
+            nn.functional.cross_entropy(model(a), b).item()
+    model.train()
+    torch.save""",
+)
+
+
+def test_a_model_is_judged_on_the_scripts_validation_data(tmp_path: Path) -> None:
+    status, told, text = measure(tmp_path, "evaluate", "--worst", "3", script=VALIDATED)
+    assert status == 0, text
+    result = told["result"]
+    assert (result["task"], result["samples"], len(result["worst"])) == ("multiclass", 128, 3)
+    status, told, _ = measure(tmp_path, "evaluate", "--train", "--batches", "2", script=VALIDATED)
+    assert status == 0 and told["result"]["samples"] == 32
+    status, told, text = measure(tmp_path, "evaluate")
+    assert status == 1 and "--train" in told["problem"], text

@@ -25,6 +25,7 @@ COMMANDS = {
     "probe": "Do its inputs say anything about its labels?",
     "weights": "How its weights are spread, layer by layer.",
     "gradients": "Its gradients, parameter by parameter.",
+    "evaluate": "What its model gets right and wrong.",
     "demo": "See a small broken training diagnosed.",
     "diagnose": "A verdict on a run that was recorded before.",
     "replay": "Run a captured step again, every operation checked.",
@@ -36,7 +37,7 @@ COMMANDS = {
 }
 """Name to one line of help; the command itself is `command` in cli/NAME.py, or made from a table in instruments.py."""
 INSTRUMENTS = frozenset(
-    ("lr", "overfit", "clipping", "noise-scale", "sharpness", "landscape", "probe", "weights", "gradients")
+    ("lr", "overfit", "clipping", "noise-scale", "sharpness", "landscape", "probe", "weights", "gradients", "evaluate")
 )
 
 USAGE_STATUS = 2

@@ -263,6 +263,27 @@ INSTRUMENTS: dict[str, Instrument] = {
         "torchdoctor.gradient_summary(model)  # after loss.backward()",
         (_number("--batches", "batches", 1, 1, "Of the training loader; the gradient is that of their mean loss."),),
     ),
+    "evaluate": Instrument(
+        """What the model of your training script gets right and wrong.
+
+        Confusion, each class with its interval, calibration and the worst samples, on the script's validation data.
+        --checkpoint judges trained weights.""",
+        "torchdoctor.evaluate(model, val_loader, loss_fn)",
+        (
+            _flag("--train", "validation", "Judge what it trains on instead.", False, True),
+            _number("--batches", "batches", 1, None, "The first so many; all by default."),
+            _number("--worst", "worst", 0, 10, "Samples of the largest loss to list."),
+            _option(
+                "--level",
+                "level",
+                metavar="X",
+                type=click.FloatRange(0, 1, min_open=True, max_open=True),
+                default=0.95,
+                help="Of the intervals.",
+            ),
+        ),
+        less="--batches 10",
+    ),
 }
 
 

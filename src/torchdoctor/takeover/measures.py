@@ -180,6 +180,12 @@ def gradients(parts: Parts, *, batches: int) -> Result:
     return gradient_summary(subject.model)
 
 
+def evaluate(parts: Parts, **options: Any) -> Result:
+    from torchdoctor.takeover.judging import judge
+
+    return judge(parts, **options)
+
+
 MEASURES = {
     "lr": Measure(find_rates),
     "overfit": Measure(overfit),
@@ -190,6 +196,7 @@ MEASURES = {
     "probe": Measure(probe, drives=False),
     "weights": Measure(weights, drives=False, of_weights=True),
     "gradients": Measure(gradients),
+    "evaluate": Measure(evaluate, of_weights=True),
 }
 
 

@@ -55,7 +55,8 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
         "draws": request.draws,
     }
     # A validation comes later than the first steps.
-    found, attempt = Measurement(), Attempt(early=not request.options.get("validation"), quick=True)
+    at_once = not request.options.get("validation")
+    found, attempt = Measurement(), Attempt(early=at_once, quick=at_once)
     waited = False
     """more batches were waited for; a script that ends before they come is measured with the few it has"""
 
