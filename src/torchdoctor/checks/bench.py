@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torchdoctor.checks.check import Outcome
     from torchdoctor.checks.script.checkpoints import ScriptCheckpoints
     from torchdoctor.run import Run
+
+Made = TypeVar("Made")
 
 
 @dataclass
@@ -63,10 +65,17 @@ class Bench:
     """the record of a rehearsal, where a script was run"""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """of the checks before this one, by name"""
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def model(self) -> nn.Module:
         return self.subject.model
+
+    def once(self, make: Callable[[Bench], Made]) -> Made:
+        """What `make` makes of this bench: one and the same for all checks, and no longer kept than the bench."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]  # type: ignore[no-any-return]
 
     @contextlib.contextmanager
     def experiment(self) -> Iterator[None]:

@@ -10,7 +10,8 @@ from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.model.influence import Change, first_to_change, outputs_of
 from torchdoctor.checks.model.looks import Look, targets_of
-from torchdoctor.checks.model.loss_wiring import consult, outcome_of, wiring_of
+from torchdoctor.checks.model.loss_wiring import consult, wiring_of
+from torchdoctor.checks.model.records import outcome_of
 from torchdoctor.checks.model.sequences import (
     Sequence,
     by_position,

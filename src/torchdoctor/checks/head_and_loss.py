@@ -8,15 +8,8 @@ from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.model.loss_wiring import (
-    LOG_SOFTMAX,
-    Normalised,
-    Wiring,
-    consult,
-    outcome_of,
-    wiring_of,
-    with_calls,
-)
+from torchdoctor.checks.model.loss_wiring import LOG_SOFTMAX, Normalised, Wiring, consult, wiring_of, with_calls
+from torchdoctor.checks.model.records import outcome_of
 from torchdoctor.facts import GraphFact, LossCallFact
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.probes.loss_calls import LossCall

@@ -10,8 +10,9 @@ from torchdoctor.checks.head_and_loss import is_of_head
 from torchdoctor.checks.model.chance import calls_of
 from torchdoctor.checks.model.influence import sample_count
 from torchdoctor.checks.model.looks import Look, OutOfRangeError, targets_of
-from torchdoctor.checks.model.loss_wiring import Wiring, consult, outcome_of, wiring_of, with_calls
+from torchdoctor.checks.model.loss_wiring import Wiring, consult, wiring_of, with_calls
 from torchdoctor.checks.model.pairing import own_share
+from torchdoctor.checks.model.records import outcome_of
 from torchdoctor.checks.sample_leakage import leak_of
 from torchdoctor.findings import Fix, Severity
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -131,7 +132,7 @@ def _course(bench: Bench, optimizer: Optimizer, rate: float) -> list[float]:
             value = rate * float(group["lr"]) / largest if largest > 0 else rate
             _set(group, value)
         before = _level(bench)
-        losses = train(Bench(**{**vars(bench), "schedulers": []}), UPDATES)
+        losses = train(replace(bench, schedulers=[]), UPDATES)
         return [before, *losses, _level(bench)]
 
 

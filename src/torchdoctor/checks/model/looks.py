@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -98,13 +97,7 @@ class Looks:
 
 def looks_of(bench: Bench) -> Looks:
     """The same for every check of one bench."""
-    if id(bench) not in _KEPT:
-        _KEPT[id(bench)] = _look(bench)
-        weakref.finalize(bench, _KEPT.pop, id(bench), None)
-    return _KEPT[id(bench)]
-
-
-_KEPT: dict[int, Looks] = {}
+    return bench.once(_look)
 
 
 def targets_of(bench: Bench, look: Look) -> list[Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -15,12 +14,11 @@ from torch import Tensor
 from torchdoctor.attach.places import Place as Line
 from torchdoctor.attach.places import caller
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.check import Outcome
-from torchdoctor.checks.model import records
 from torchdoctor.checks.model.looks import Look, looks_of
+from torchdoctor.checks.model.records import record_of
 from torchdoctor.checks.model.start import ModelNames, Notes
 from torchdoctor.facts import GraphFact, LossCallFact
-from torchdoctor.findings import Evidence, Finding, Place
+from torchdoctor.findings import Finding, Place
 from torchdoctor.probes.attention import SOFTMAXES
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import Graph, GraphProbe, line_of, output_shape
@@ -71,13 +69,7 @@ class Wiring:
 
 def wiring_of(bench: Bench) -> Wiring:
     """The same for every check of one bench."""
-    if id(bench) not in _KEPT:
-        _KEPT[id(bench)] = _read(bench)
-        weakref.finalize(bench, _KEPT.pop, id(bench), None)
-    return _KEPT[id(bench)]
-
-
-_KEPT: dict[int, Wiring] = {}
+    return bench.once(_read)
 
 
 def consult(run: Run, *names: str) -> list[Finding]:
@@ -88,12 +80,6 @@ def consult(run: Run, *names: str) -> list[Finding]:
         if loaded is not None and not loaded.rule.missing(run):
             found += [said for said in loaded.detect(run) if isinstance(said, Finding)]
     return sorted(found, key=lambda finding: finding.severity.rank)
-
-
-def outcome_of(finding: Finding) -> Outcome:
-    """A rule's finding as the failure of a check, with what it means first."""
-    said = records.outcome_of(finding)
-    return replace(said, evidence=(Evidence(finding.summary), *said.evidence))
 
 
 def with_calls(run: Run, keep: Callable[[LossCallFact], bool]) -> Run:
@@ -110,7 +96,7 @@ def as_written() -> Iterator[None]:
 
 
 def _read(bench: Bench) -> Wiring:
-    looks, base = looks_of(bench).train, records.record_of(bench)
+    looks, base = looks_of(bench).train, record_of(bench)
     wiring = Wiring(base, looks, error=next((look.error for look in looks if look.error is not None), None))
     if wiring.error is not None:
         return wiring

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import torch
@@ -11,10 +10,10 @@ from torch import Tensor
 from torchdoctor import signals
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import Outcome
-from torchdoctor.checks.model.looks import Look, Looks, looks_of, targets_of
+from torchdoctor.checks.model.looks import Look, looks_of, targets_of
 from torchdoctor.checks.model.start import Notes
 from torchdoctor.facts import TRAIN, VALIDATION, Fact, ModuleFact
-from torchdoctor.findings import Finding, RuledOut, Severity
+from torchdoctor.findings import Evidence, Finding, RuledOut, Severity
 from torchdoctor.probes.batches import BatchProbe, look_at
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.loss_calls import LossCallProbe, describe, value_statistics
@@ -65,13 +64,7 @@ class Record:
 
 def record_of(bench: Bench) -> Run:
     """Of the looks at the bench's batches; the same for every check."""
-    if id(bench) not in _KEPT:
-        _KEPT[id(bench)] = _write(bench, looks_of(bench))
-        weakref.finalize(bench, _KEPT.pop, id(bench), None)
-    return _KEPT[id(bench)]
-
-
-_KEPT: dict[int, Run] = {}
+    return bench.once(_write)
 
 
 def main_input(look: Look) -> Tensor | None:
@@ -85,8 +78,8 @@ def found(said: Any) -> Finding | None:
     return next((one for one in said if not isinstance(one, RuledOut)), None)
 
 
-def _write(bench: Bench, looks: Looks) -> Run:
-    record = Record()
+def _write(bench: Bench) -> Run:
+    record, looks = Record(), looks_of(bench)
     for order, kind in enumerate(looks.modules):
         record.add(ModuleFact(name=str(order), type=kind, order=order))
     with torch.no_grad():
@@ -100,14 +93,14 @@ def _write(bench: Bench, looks: Looks) -> Run:
 
 
 def outcome_of(finding: Finding, severity: Severity | None = None, **figures: Any) -> Outcome:
-    """What a rule found, as a check says it."""
+    """What a rule found, as a check says it: what it means comes before what was seen."""
     first, rest = finding.title[:1], finding.title[1:]
     return Outcome(
         False,
         (first.lower() if rest[:1].islower() or rest[:1] == " " else first) + rest,
         severity or finding.severity,
         finding.name,
-        finding.evidence,
+        (Evidence(finding.summary), *finding.evidence),
         finding.fix,
         finding.where,
         figures,

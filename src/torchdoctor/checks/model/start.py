@@ -7,7 +7,6 @@ stand. No update is made: every look is at the same weights.
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -61,13 +60,7 @@ class Start:
 
 def start_of(bench: Bench) -> Start:
     """The same for every check of one bench."""
-    if id(bench) not in _KEPT:
-        _KEPT[id(bench)] = _look(bench)
-        weakref.finalize(bench, _KEPT.pop, id(bench), None)
-    return _KEPT[id(bench)]
-
-
-_KEPT: dict[int, Start] = {}
+    return bench.once(_look)
 
 
 class Notes:
