@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -381,6 +382,28 @@ def test_optuna_is_asked_and_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert abs(math.log10(float(result.variants[0].settings["lr"])) + 2) < 0.5
 
 
+def test_optuna_goes_on_where_the_first_configurations_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    target = script(tmp_path, "p.add_argument('--lr')")
+
+    def run(launches: list[Launch], *_: Any) -> tuple[list[Outcome], bool]:
+        rates = [(launch, float(dict(launch.variant.settings)["lr"])) for launch in launches]
+        scores = {launch.name: Metric("val_acc", "logged", -rate, -rate, -rate, 1) for launch, rate in rates}
+        return [
+            Outcome(one.variant.name, one.seed, FAILED, error="ValueError: too much")
+            if rate > 1
+            else Outcome(one.variant.name, one.seed, FINISHED, metrics={"val_acc": scores[one.name]})
+            for one, rate in rates
+        ], False
+
+    monkeypatch.setattr(sweeps, "run_all", run)
+    given = (variant(target), read_options(target), sweeps.read_ranges(["lr=log:1e-2:1000"]), [0, 1], "t")
+    result, _ = sweeps.sweep(*given, Reader(), Surroundings(tmp_path), Board(), 12)
+    failed = [v for v in result.variants if v.spread is None]
+    assert result.best is not None and float(dict(result.variants[0].settings)["lr"]) <= 1
+    assert failed and all(float(v.settings["lr"]) > 1 for v in failed)
+
+
 # -- running ----------------------------------------------------------------------------------
 
 
@@ -409,6 +432,14 @@ def test_a_script_that_fails_stops_the_rest_and_its_last_words_are_kept(tmp_path
     assert "almost" in found[0].tail and found[0].log is not None
     with pytest.raises(UsageError, match=r"seed 0 failed; its output is in (?s:.*)no data here"):
         Reader().settle(found)
+
+
+def test_a_variant_that_fails_stops_no_other(tmp_path: Path) -> None:
+    target = script(tmp_path, "import sys\nif float(sys.argv[1]) > 1: raise ValueError('too much')")
+    both = [replace(variant(replace(target, arguments=(rate,))), name=f"lr={rate}") for rate in ("100", "0.1")]
+    found, _ = run_all(plan(both, range(3), "t", swept=True), Surroundings(tmp_path / "runs"), Board())
+    by_name = {v.name: [o.status for o in found if o.variant == v.name] for v in both}
+    assert by_name == {"lr=100": [FAILED, FAILED, "left out"], "lr=0.1": [FINISHED] * 3}
 
 
 def test_a_script_that_takes_too_long_is_ended(tmp_path: Path) -> None:

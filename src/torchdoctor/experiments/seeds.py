@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -34,7 +35,8 @@ POLL_SECONDS = 0.1
 GRACE_SECONDS = 5.0
 """A process that is ended is first asked to, and killed after that."""
 GIVE_UP_AFTER = 2
-"""Runs that fail before any has finished: the others would fail, too."""
+"""Runs of a variant that fail before any of it has finished: its other seeds would fail, too. Those of other variants
+may not: in a sweep one corner is often too much for a script."""
 FIRST_STEPS = 50
 TAIL_LINES = 12
 
@@ -210,9 +212,14 @@ class Crew:
                 continue
             del self._running[slot]
             self._close(number, process.launch, outcome)
-        failed = [o for o in self._outcomes.values() if o.status != FINISHED]
-        if len(failed) == len(self._outcomes) >= min(GIVE_UP_AFTER, len(self._order)):
-            self._waiting.clear()
+        hopeless = self._hopeless()
+        self._waiting = [(number, launch) for number, launch in self._waiting if launch.variant.name not in hopeless]
+
+    def _hopeless(self) -> set[str]:
+        """Variants of which several runs have failed and none has finished."""
+        failed = Counter(o.variant for o in self._outcomes.values() if o.status != FINISHED)
+        finished = {o.variant for o in self._outcomes.values() if o.status == FINISHED}
+        return {name for name, count in failed.items() if count >= GIVE_UP_AFTER} - finished
 
     def _close(self, number: int, launch: Launch, outcome: Outcome) -> None:
         self._outcomes[number] = outcome

@@ -12,7 +12,7 @@ from torchdoctor.errors import UsageError
 from torchdoctor.experiments.arguments import Options
 from torchdoctor.experiments.seed_reading import Reader, read_sweep
 from torchdoctor.experiments.seed_spread import SeedSpread
-from torchdoctor.experiments.seeds import Board, Outcome, Surroundings, plan, run_all
+from torchdoctor.experiments.seeds import FINISHED, Board, Outcome, Surroundings, plan, run_all
 from torchdoctor.experiments.variants import Variant, grid, name_apart, vary
 
 LOG, LINEAR, WHOLE = "log", "lin", "int"
@@ -158,7 +158,8 @@ class Search:
         launches = plan(list(new.values()), self._seeds, self._base, swept=True)
         outcomes, self.interrupted = run_all(launches, self._at, self._board)
         self._outcomes += outcomes
-        self._reader.settle(self._outcomes)
+        if any(o.status == FINISHED for o in self._outcomes):
+            self._reader.settle(self._outcomes)  # the first configurations may all have been too much for the script
 
     def _mean(self, variant: Variant) -> float | None:
         values = [self._reader.value(o) for o in self._outcomes if o.variant == variant.name]
