@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import endless, first_batches
+from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.result import plain
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import Subject, to_device
@@ -54,6 +55,59 @@ def test_models_that_give_their_own_loss() -> None:
     assert torch.equal(subject.outputs(batch)["logits"], model.inner(X))
     own = Subject(model, nn.CrossEntropyLoss())
     assert torch.equal(own.loss(batch), subject.loss(batch))
+
+
+@dataclass(frozen=True)
+class NamedBatch:
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    size: int = field(init=False)
+    unset: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", len(self.inputs))
+
+
+class Sized(Named):
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor | None = None, size: int = 0):  # type: ignore[no-untyped-def]
+        return super().forward(inputs, labels)
+
+
+def test_a_dataclass_goes_by_name_into_a_model_that_gives_its_own_loss() -> None:
+    model, batch = Sized(), NamedBatch(X, Y)
+    assert torch.equal(Subject(model).loss(batch), model(X, Y)["loss"])
+    with pytest.raises(UsageError, match="does not take size of the batch"):
+        Subject(Named()).loss(batch)
+
+
+def test_one_tensor_may_be_input_and_target() -> None:
+    class Copying(nn.Module):
+        def forward(self, ids: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"loss": (ids - labels).square().mean() + 1}
+
+    assert Subject(Copying()).loss((X, X)).item() == 1
+
+
+def test_a_model_with_its_own_loss_names_its_target_as_it_likes() -> None:
+    class Answering(Named):
+        def forward(self, inputs: torch.Tensor, answers: torch.Tensor):  # type: ignore[no-untyped-def]
+            return super().forward(inputs, answers)
+
+    subject, batch = Subject(Answering()), {"inputs": X, "answers": Y}
+    assert subject.loss(batch).item() > 0 and subject.target(batch) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [(nn.Linear(5, 3, device="meta"), "device meta"), (nn.LazyLinear(3), "without a shape yet")]
+)
+def test_weights_without_numbers_are_told(model: nn.Module, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Subject(model, nn.CrossEntropyLoss())
+
+
+def test_a_batch_holds_as_many_samples_as_most_of_its_tensors() -> None:
+    assert samples_in({"weights": torch.ones(3), "x": X, "y": Y}) == 12
+    assert samples_in((torch.ones(7, 12), Y)) == 7 and samples_in("words") is None
 
 
 def test_a_batch_of_inputs_alone_is_its_own_target() -> None:
@@ -225,3 +279,5 @@ def test_results_become_plain() -> None:
 def test_types_survive_the_move() -> None:
     moved = to_device(Batch(X, Y), torch.device("cpu"))
     assert isinstance(moved, Batch) and moved.x is X
+    moved = to_device(NamedBatch(X, Y), torch.device("meta"))
+    assert moved.inputs.is_meta and moved.size == 12

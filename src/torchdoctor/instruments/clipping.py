@@ -224,7 +224,7 @@ def measure_clipping(
         raise UsageError(f"optimizer is a {type(optimizer).__name__}, not a torch.optim.Optimizer")
     check_loader(loader)
     with (
-        untouched(subject.model, optimizer, loaders=(loader,)),
+        untouched(*subject.parts, optimizer, loaders=(loader,)),
         torch.enable_grad(),
         contextlib.closing(endless(loader)) as batches,
         progress_bar("training without clipping", steps, progress) as advance,

@@ -232,7 +232,7 @@ def measure_noise_scale(
     check_loader(loader)
     repeats, large = _plan(loader, repeats, large)
     with (
-        untouched(subject.model, loaders=(loader,)),
+        untouched(*subject.parts, loaders=(loader,)),
         apart(loader),
         torch.enable_grad(),
         progress_bar("gradients of batches", repeats * large, progress) as advance,

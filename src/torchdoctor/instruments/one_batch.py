@@ -68,7 +68,7 @@ def is_taken(subject: Subject, batch: Any) -> bool:
     """Whether there is a loss of it: one may be tied to the size that batches have, as where all samples are compared
     with one another."""
     try:
-        with untouched(subject.model):
+        with untouched(*subject.parts):
             subject.loss(batch)
     except (RuntimeError, ValueError, IndexError):
         return False
@@ -101,6 +101,6 @@ def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def samples_in(batch: Any) -> int | None:
-    """The length that most of its tensors have; None where it holds none."""
+    """The length that most of its tensors have, of two as frequent ones the first; None where it holds none."""
     lengths = [len(tensor) for _, tensor in tensors_in(batch) if tensor.dim() > 0]
-    return max(set(lengths), key=lengths.count) if lengths else None
+    return max(lengths, key=lengths.count) if lengths else None

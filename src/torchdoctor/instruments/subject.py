@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
@@ -34,10 +35,19 @@ class Subject:
             raise UsageError(f"model is a {type(model).__name__}, not a torch.nn.Module")
         if loss_fn is not None and step_fn is not None:
             raise UsageError("give loss_fn(outputs, target) or step_fn(model, batch), not both")
+        _check_parameters(model)
         self.model = model
         self.loss_fn = loss_fn
         self.step_fn = step_fn
         self._autocast = autocast
+
+    @property
+    def parts(self) -> tuple[nn.Module, ...]:
+        """All modules that a loss runs through: the model, and a loss or a step that is a module or a method of one.
+        They can have parameters, buffers and counters of their own, and are put back with the model."""
+        ways = [way for way in (self.loss_fn, self.step_fn) if way is not None]
+        found = [self.model, *ways, *(getattr(way, "__self__", None) for way in ways)]
+        return tuple({id(m): m for m in found if isinstance(m, nn.Module)}.values())
 
     @property
     def called(self) -> nn.Module:
@@ -83,7 +93,9 @@ class Subject:
 
     def target(self, batch: Any) -> Any:
         """What is to be predicted; None where that is not known."""
-        return None if self.step_fn is not None else to_device(split(batch)[2], self.device)
+        if self.step_fn is not None or (self.loss_fn is None and not _has_target(batch)):
+            return None
+        return to_device(split(batch)[2], self.device)
 
     def _loss(self, batch: Any) -> Any:
         if self.loss_fn is None:
@@ -98,24 +110,41 @@ class Subject:
         return self.loss_fn(logits_of(self._outputs(batch)), target)
 
     def _outputs(self, batch: Any, with_target: bool = False) -> Any:
-        args, kwargs, target = split(batch)
-        if with_target and isinstance(batch, Mapping):
-            kwargs = dict(batch)
-        elif with_target and not any(arg is target for arg in args):
-            args = (*args, target)
-        elif kwargs and len(kwargs) == 1 and not _takes(self.model, *kwargs):
-            args, kwargs = tuple(kwargs.values()), {}
-        if with_target and not _accepts(self.model, args, kwargs):
-            raise UsageError(
-                "the model takes no target, so it gives no loss by itself; hand over loss_fn(outputs, target) or "
-                "step_fn(model, batch)"
-            )
+        if with_target:
+            args, kwargs = _whole(batch)
+            self._check_taken(args, kwargs)
+        else:
+            args, kwargs, _ = split(batch)
+            if len(kwargs) == 1 and not _takes(self.model, *kwargs):
+                args, kwargs = tuple(kwargs.values()), {}
         return self.model(*args, **kwargs)
+
+    def _check_taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _accepts(self.model, args, kwargs):
+            return
+        unknown = [name for name in kwargs if name not in TARGET_KEYS and not _takes(self.model, name)]
+        why = f"does not take {', '.join(unknown)} of the batch" if unknown else "takes no target"
+        raise UsageError(
+            f"the model {why}, so it gives no loss by itself; hand over loss_fn(outputs, target) or "
+            "step_fn(model, batch)"
+        )
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         if self._autocast is None:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self._autocast)
+
+
+def _check_parameters(model: nn.Module) -> None:
+    parameters = list(model.parameters())
+    if any(nn.parameter.is_lazy(p) for p in parameters):
+        raise UsageError("the model has parameters without a shape yet; run one batch through it first")
+    # Accelerate keeps weights that it brings in by a hook, layer by layer, on that device.
+    offloaded = any(hasattr(m, "_hf_hook") for m in model.modules())
+    if any(p.is_meta for p in parameters) and not offloaded:
+        raise UsageError(
+            "the model holds no numbers yet (device meta): call model.to_empty(device=...) and load weights first"
+        )
 
 
 def logits_of(outputs: Any) -> Any:
@@ -129,8 +158,8 @@ def split(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     """Positional inputs, inputs by name, and the target. A batch of inputs alone is its own target."""
     if isinstance(batch, Tensor):
         return (batch,), {}, batch
-    if isinstance(batch, Mapping) or dataclasses.is_dataclass(batch):
-        named = dict(batch) if isinstance(batch, Mapping) else fields_of(batch)
+    named = _named(batch)
+    if named is not None:
         key = next((k for k in TARGET_KEYS if k in named), None)
         if key is None:
             raise UsageError(
@@ -147,6 +176,27 @@ def split(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     )
 
 
+def _whole(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """All that is in it as arguments, for a model that compares by itself; inputs alone are not given twice."""
+    named = _named(batch)
+    if named is not None:
+        return (), named
+    args, _, target = split(batch)
+    return (args, {}) if isinstance(batch, Tensor) or len(batch) == 1 else ((*args, target), {})
+
+
+def _named(batch: Any) -> dict[str, Any] | None:
+    """What a mapping or a dataclass holds, by name."""
+    if isinstance(batch, Mapping):
+        return dict(batch)
+    return fields_of(batch) if dataclasses.is_dataclass(batch) and not isinstance(batch, type) else None
+
+
+def _has_target(batch: Any) -> bool:
+    named = _named(batch)
+    return named is None or any(key in named for key in TARGET_KEYS)
+
+
 def to_device(value: Any, device: torch.device) -> Any:
     """The same with its tensors there; what they are in stays of its type."""
     if isinstance(value, Tensor):
@@ -159,12 +209,21 @@ def to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(to_device(v, device) for v in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{k: to_device(v, device) for k, v in fields_of(value).items()})
+        return _moved(value, device)
     return value
 
 
+def _moved(value: Any, device: torch.device) -> Any:
+    """A copy without a call of __init__, which fields with init=False have no place in; frozen ones are set, too."""
+    moved = copy.copy(value)
+    for name, part in fields_of(value).items():
+        object.__setattr__(moved, name, to_device(part, device))
+    return moved
+
+
 def fields_of(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    """Those that are set; one with init=False may not be."""
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
 
 
 def _like(value: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:

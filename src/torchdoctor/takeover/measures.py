@@ -130,7 +130,7 @@ def _pairs(parts: Parts, samples: int) -> tuple[Tensor, Tensor] | None:
     None where that is not one of each for a sample."""
     inputs: list[Tensor] = []
     targets: list[Tensor] = []
-    with untouched(parts.subject.model, loaders=(parts.train_loader,)):
+    with untouched(*parts.subject.parts, loaders=(parts.train_loader,)):
         parts.subject.outputs(parts.train[0])  # what the loop calls is known from here on
         for batch in _loader(parts):
             given, loss = _given(parts.subject, batch)

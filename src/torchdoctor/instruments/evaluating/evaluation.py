@@ -179,7 +179,7 @@ def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluati
     reading = Reading(wishes, getattr(subject, "loss_fn", None), subject)
     known = True
     with (
-        untouched(subject.model, loaders=(loader,)),
+        untouched(*subject.parts, loaders=(loader,)),
         torch.no_grad(),
         progress_bar("evaluating", _length(loader, wishes.batches), wishes.progress) as advance,
     ):

@@ -276,40 +276,20 @@ def _stacked(rows: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     return counts
 
 
-class _Whole(nn.Module):
-    """All that an update can change: the model, a loss with parameters, and what else the optimizer holds."""
-
-    def __init__(self, subject: Subject, optimizer: Any) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(m for m in (subject.model, subject.loss_fn) if isinstance(m, nn.Module))
-        self._held = [p for group in optimizer.param_groups for p in group["params"]]
-
-    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
-        return iter({id(p): p for p in (*super().parameters(recurse), *self._held)}.values())
-
-
 @contextlib.contextmanager
 def _as_it_was(subject: Subject, optimizer: Any, loader: Any, plan: Plan) -> Iterator[None]:
-    # By it a scheduler knows whether training has begun.
-    called = getattr(optimizer, "_opt_called", False)
-    whole = _Whole(subject, optimizer)
-    with same_epoch(loader), untouched(whole, optimizer, plan.scaler, *plan.restore, loaders=(loader,)):
+    with same_epoch(loader), untouched(*subject.parts, optimizer, plan.scaler, *plan.restore, loaders=(loader,)):
         # Parts that were frozen in eval() stay so, unless the whole model is in it.
         if not subject.model.training:
             subject.model.train()
         yield
-    if hasattr(optimizer, "_opt_called"):
-        optimizer._opt_called = called
 
 
 def _check(subject: Subject, optimizer: Any, loader: Any) -> None:
     check_loader(loader)
     if not hasattr(optimizer, "param_groups") or not hasattr(optimizer, "step"):
         raise UsageError(f"optimizer is a {type(optimizer).__name__}, not an optimizer with param_groups and step()")
-    if any(nn.parameter.is_lazy(p) for p in subject.model.parameters()):
-        raise UsageError("the model has parameters without a shape yet; run one batch through it first")
-    parts = [m for m in (subject.model, subject.loss_fn) if isinstance(m, nn.Module)]
-    mine = {id(p) for part in parts for p in part.parameters()}
+    mine = {id(p) for part in subject.parts for p in part.parameters()}
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
     if mine and not mine & held:
         raise UsageError("the optimizer holds none of the model's parameters; was it built for another model?")

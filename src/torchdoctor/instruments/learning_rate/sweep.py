@@ -139,15 +139,14 @@ class Twin:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        parts = [part for part in (subject.model, subject.loss_fn) if isinstance(part, nn.Module)]
-        found = {id(t): t for part in parts for t in (*part.parameters(), *part.buffers())}
+        found = {id(t): t for part in subject.parts for t in (*part.parameters(), *part.buffers())}
         self._tensors = list(found.values())
         self._kept = [t.detach().clone() for t in self._tensors]
-        self._start = Bearing(subject.model)
+        self._start = Bearing(*subject.parts)
 
     def loss(self, batches: Sequence[Any]) -> float:
         """Gradients stay on, so that models which differentiate inside work; there is no backward."""
-        randomness, now = Randomness(), Bearing(self._subject.model)
+        randomness, now = Randomness(), Bearing(*self._subject.parts)
         self._start.put_back()
         self._change_places()
         try:

@@ -127,7 +127,7 @@ class Memoriser:
         self, subject: Subject, batch: Any, others: tuple[Any, ...], steps: int, advance: Callable[[], None]
     ) -> None:
         self.subject, self.batch, self.steps, self._advance = subject, batch, steps, advance
-        self._start, self._randomness = Trained(subject.model, *others), Randomness()
+        self._start, self._randomness = Trained(*subject.parts, *others), Randomness()
         self.goal = -math.inf
         self.attempts: list[Attempt] = []
         self.final: tuple[Attempt, Trained, Reading] | None = None
@@ -157,9 +157,11 @@ class Memoriser:
 
     def _step(self, optimizer: Optimizer) -> float:
         values: list[float] = []
+        held = [p for part in self.subject.parts for p in part.parameters()]
+        held += [p for group in optimizer.param_groups for p in group["params"]]
 
         def closure() -> Tensor:
-            for parameter in self.subject.model.parameters():
+            for parameter in held:
                 parameter.grad = None
             loss = self.subject.loss(self.batch)
             values.append(float(loss.detach()))
@@ -200,7 +202,7 @@ class Memoriser:
     def _in_full(self, recipe: Recipe, rate: float | None) -> Attempt:
         found = self._kept(self.attempt(recipe, rate))
         if found.reached is None and (self.final is None or found.end < self.final[0].end):
-            self.final = found, Trained(self.subject.model), read_loss(self.subject, self.batch)
+            self.final = found, Trained(*self.subject.parts), read_loss(self.subject, self.batch)
         return found
 
     def _kept(self, attempt: Attempt) -> Attempt:

@@ -192,7 +192,7 @@ def memorise(
     others = (optimizer,) if isinstance(optimizer, Optimizer) else ()
     total = steps if lr is not None else RACE * len(RATES) + FULL * steps
     with (
-        untouched(model, *others),
+        untouched(*subject.parts, *others),
         torch.inference_mode(False),
         torch.enable_grad(),
         contextlib.nullcontext() if dropout else without_dropout(model),

@@ -18,12 +18,13 @@ from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.mismatch import explained
+from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.weight_space.checkpoints import Source, read_weights
 from torchdoctor.instruments.weight_space.norms import Statistics
-from torchdoctor.instruments.weight_space.surface import Direction, Surface, length_of, samples_in
+from torchdoctor.instruments.weight_space.surface import Direction, Surface, length_of
 from torchdoctor.instruments.weight_space.terrain import Landscape
 
 POINTS = {1: 41, 2: 21}
@@ -97,7 +98,7 @@ def map_landscape(
     default = SPAN if ends is None else BEYOND
     x = _axis(count, default if span is None else span, joined=ends is not None)
     y = _axis(count, SPAN if span is None or ends is not None else span, joined=False) if dims == 2 else np.zeros(1)
-    with untouched(subject.model), torch.no_grad(), progress_bar("landscape", x.size * y.size, progress) as advance:
+    with untouched(*subject.parts), torch.no_grad(), progress_bar("landscape", x.size * y.size, progress) as advance:
         if ends is not None:
             subject.model.load_state_dict(ends[0], strict=False)
         surface = Surface(subject, batches, training=training)
@@ -118,7 +119,7 @@ def map_landscape(
         losses.tolist() if dims == 2 else losses[0].tolist(),
         between is not None,
         surface.size,
-        sum(map(samples_in, batches)),
+        sum(samples_in(b) or 1 for b in batches),
         notes,
     )
 

@@ -23,6 +23,7 @@ from torchdoctor.findings import Finding
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.mismatch import explained
+from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.overfitting.loss_reading import floor_of_loss, read_loss
 from torchdoctor.instruments.palette import BLUE, GREY
 from torchdoctor.instruments.progress import Advance, progress_bar
@@ -32,7 +33,7 @@ from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
 from torchdoctor.instruments.weight_space.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.weight_space.hessian import Curvature, measure_curvature
-from torchdoctor.instruments.weight_space.surface import Surface, length_of, samples_in
+from torchdoctor.instruments.weight_space.surface import Surface, length_of
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters import plateau_or_saddle
 from torchdoctor.run import Run
@@ -248,7 +249,7 @@ def measure_sharpness(
     generator = torch.Generator().manual_seed(seed)
     curvature, point, finding, notes = None, None, None, []
     total = 2 * directions * len(radii) + (iterations if eigenvalues else 0)
-    with untouched(subject.model), torch.enable_grad(), progress_bar("sharpness", total, progress) as advance:
+    with untouched(*subject.parts), torch.enable_grad(), progress_bar("sharpness", total, progress) as advance:
         surface = Surface(subject, batches, training=training)
         loss = surface.loss()
         if not math.isfinite(loss):
@@ -268,7 +269,7 @@ def measure_sharpness(
         notes.append("weights are of half precision: rises smaller than its rounding are noise")
     if all(e == 0 for r in rises for e in r.each) and weights == 0:
         notes.append("all weights are zero, and so is noise that is scaled by them")
-    samples = sum(map(samples_in, batches))
+    samples = sum(samples_in(b) or 1 for b in batches)
     return Sharpness(
         loss, rises, slope, weights, surface.size, samples, len(batches), confidence, curvature, point, lr, momentum,
         notes, finding,

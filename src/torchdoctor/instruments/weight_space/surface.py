@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torchdoctor.errors import UsageError
+from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.state import Randomness
-from torchdoctor.instruments.subject import Subject, fields_of
+from torchdoctor.instruments.subject import Subject
 from torchdoctor.probes.directions import filter_noise
 
 Direction = list[Tensor]
@@ -22,14 +23,14 @@ Direction = list[Tensor]
 
 
 class Surface:
-    """Use it inside `untouched(model)`: it moves weights and changes modes, and puts nothing back itself."""
+    """Use it inside `untouched(*subject.parts)`: it moves weights and changes modes, and puts nothing back itself."""
 
     def __init__(self, subject: Subject, batches: Sequence[Any], *, training: bool = False) -> None:
         self.subject = subject
         self.parameters = _moved(subject.model)
         subject.model.train(training)
         self._batches = batches
-        sizes = [samples_in(b) for b in batches]
+        sizes = [samples_in(b) or 1 for b in batches]
         self._shares = [size / sum(sizes) for size in sizes]
         self._randomness = Randomness()
         self.origin = [p.detach().clone() for p in self.parameters]
@@ -104,25 +105,8 @@ def length_of(direction: Sequence[Tensor]) -> float:
     return math.sqrt(math.fsum(float(d.detach().double().square().sum()) for d in direction))
 
 
-def samples_in(batch: Any) -> int:
-    """By the first tensor in it; 1 where there is none."""
-    tensor = _first_tensor(batch)
-    return max(1, len(tensor)) if tensor is not None and tensor.dim() else 1
-
-
-def _first_tensor(value: Any) -> Tensor | None:
-    if isinstance(value, Tensor):
-        return value
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        value = fields_of(value)
-    parts = value.values() if hasattr(value, "values") else value if isinstance(value, list | tuple) else ()
-    return next((t for t in map(_first_tensor, parts) if t is not None), None)
-
-
 def _moved(model: nn.Module) -> list[nn.Parameter]:
     """What is trained; all, where nothing is."""
-    if any(nn.parameter.is_lazy(p) for p in model.parameters()):
-        raise UsageError("the model has parameters without a shape yet; run one batch through it first")
     floating = [p for p in model.parameters() if p.is_floating_point()]
     chosen = [p for p in floating if p.requires_grad] or floating
     if not any(p.numel() for p in chosen):
