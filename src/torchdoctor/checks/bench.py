@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,7 @@ from torch.optim import Optimizer
 
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import Subject
-from torchdoctor.probes.batches import batch_tensors
+from torchdoctor.probes.batches import batch_tensors, change_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,8 @@ class Bench:
     scalers: list[Any] = field(default_factory=list)
     epochs: int | None = None
     """that the full run will take, where known"""
+    updates: int | None = None
+    """the same of a run that counts its updates instead"""
     accumulation: int = 1
     """batches an update"""
     is_compiled: bool = False
@@ -101,21 +104,12 @@ class Bench:
 
     @contextlib.contextmanager
     def with_inputs(self, change: Callable[[int, Tensor], Tensor]) -> Iterator[None]:
-        """Inside, the model is given `change(number, tensor)` for each of its floating-point or integer inputs."""
+        """Inside, the model is given `change(number, tensor)` for each of the tensors that `inputs` tells."""
 
         def changed(_module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-            counter = iter(range(1 << 30))
-
-            def over(value: Any) -> Any:
-                if isinstance(value, Tensor):
-                    return change(next(counter), value)
-                if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-                    return type(value)(map(over, value))
-                if type(value) is dict:
-                    return {k: over(v) for k, v in value.items()}
-                return value
-
-            return tuple(map(over, args)), {k: over(v) for k, v in kwargs.items()}
+            counter = itertools.count()
+            given = change_tensors([*args, *kwargs.values()], lambda tensor: change(next(counter), tensor))
+            return tuple(given[: len(args)]), dict(zip(kwargs, given[len(args) :], strict=True))
 
         handle = self.subject.called.register_forward_pre_hook(changed, with_kwargs=True)
         try:

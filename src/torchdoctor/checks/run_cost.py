@@ -75,6 +75,8 @@ def _figures(bench: Bench, times: Times, validation: float | None) -> dict[str, 
         found["seconds_epoch"] = again + batches * step + found["seconds_validation"]
         if bench.epochs:
             found["seconds_run"] = bench.epochs * found["seconds_epoch"]
+        elif bench.updates:
+            found["seconds_run"] = bench.updates / max(1, updates or 1) * found["seconds_epoch"]
     return found
 
 
@@ -88,7 +90,8 @@ def _time(bench: Bench, figures: dict[str, Any]) -> str:
     epoch = f"{_span(figures['seconds_epoch'])} an epoch of {figures['batches']} steps at {step}"
     if figures["seconds_validation"]:
         epoch += f", {_span(figures['seconds_validation'])} of it validation"
-    return f"{_span(figures['seconds_run'])} for {bench.epochs} epochs: {epoch}" if bench.epochs else epoch
+    length = f"{bench.epochs} epochs" if bench.epochs else f"{bench.updates} updates" if bench.updates else None
+    return f"{_span(figures['seconds_run'])} for {length}: {epoch}" if length else epoch
 
 
 def _memory(memory: Memory) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.cost.run_plan import updates_an_epoch
+from torchdoctor.checks.cost.run_plan import updates_an_epoch, updates_of
 from torchdoctor.checks.repeats.schedule_reading import FOR_UPDATES, MISUSE, Reading, Trouble, judge, leaves, read
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.rules.curves import figure
@@ -35,10 +36,11 @@ def perform(bench: Bench) -> Outcome:
     schedulers = _outermost(bench.schedulers)
     if not schedulers:
         return skipped("no learning rate schedule was handed over")
-    if not bench.epochs:
-        return skipped("how many epochs the run will take is not known (epochs=)")
-    each = updates_an_epoch(bench)
-    calls = {"epoch": bench.epochs} | ({"update": bench.epochs * each} if each else {})
+    each, updates = updates_an_epoch(bench), updates_of(bench)
+    epochs = bench.epochs or (math.ceil(updates / each) if updates and each else None)
+    calls = {"epoch": epochs} | ({"update": updates} if updates else {}) if epochs else {}
+    if not calls:
+        return skipped("how long the run will be is not known (epochs=)")
     said = []
     for scheduler in schedulers:
         outcome = (

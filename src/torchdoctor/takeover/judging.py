@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.state import untouched
+from torchdoctor.instruments.subject import Subject
 from torchdoctor.probes.graph import walk
 from torchdoctor.probes.saved import saved
 
@@ -61,12 +62,11 @@ def compared_in(loss: Tensor) -> Compared:
     return Compared(LOSSES[node.name()], outputs.detach(), target.detach(), ignored)
 
 
-class _Judged:
-    """In the place of a Subject: the loop is driven with a batch, and what its loss compared is read off."""
+class _Judged(Subject):
+    """The loop is driven with a batch, and what its loss compared is read off."""
 
     def __init__(self, subject: LoopSubject, loss_fn: Callable[..., Tensor]) -> None:
-        self.model = subject.model
-        self.loss_fn = loss_fn
+        super().__init__(subject.model, loss_fn)
         self._subject = subject
         self._compared: Compared | None = None
 
@@ -107,4 +107,4 @@ def judge(parts: Parts, *, validation: bool, batches: int | None, worst: int, le
         batches=batches,
         progress=True,
     )
-    return measure(_Judged(parts.subject, found.loss_fn), loader, wishes)  # type: ignore[arg-type]
+    return measure(_Judged(parts.subject, found.loss_fn), loader, wishes)

@@ -37,6 +37,7 @@ class Parts:
     schedulers: list[Any]
     scalers: list[Any]
     epochs: int | None
+    updates: int | None
     accumulation: int
     is_compiled: bool
     step_of_schedule: str | None
@@ -57,7 +58,8 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         optimizers=[optimizer for _, optimizer in session.registry.live_optimizers()],
         schedulers=rehearsal.schedulers,
         scalers=list(session.capturing.scalers),
-        epochs=rehearsal.epochs,
+        epochs=rehearsal.length.epochs,
+        updates=_updates(rehearsal),
         accumulation=rehearsal.accumulation(),
         is_compiled=rehearsal.is_compiled,
         step_of_schedule=stepped_by(rehearsal.run, rehearsal.frames),
@@ -65,6 +67,13 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         why_no_loss=rehearsal.why_not,
         run=rehearsal.run,
     )
+
+
+def _updates(rehearsal: Rehearsal) -> int | None:
+    length = rehearsal.length
+    if length.updates is not None or length.batches is None:
+        return length.updates
+    return max(1, length.batches // rehearsal.accumulation())
 
 
 def _way_to_loss(rehearsal: Rehearsal) -> Driver | Tapes | Undriven:

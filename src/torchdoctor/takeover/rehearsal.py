@@ -227,11 +227,11 @@ class Rehearsal:
     def _begin(self) -> None:
         from torchdoctor.attach import guard
         from torchdoctor.takeover.limits import lift_limits
-        from torchdoctor.takeover.run_length import find_epochs
+        from torchdoctor.takeover.run_length import find_length
 
         self.run = self.session.record.run()
         self.frames = frames = _frames()
-        self.epochs = find_epochs(frames)
+        self.length = find_length(frames)
         lift_limits(frames)
         guard.STATE.thread = guard.NOBODY  # no site of the session runs from here on
         if self._recorder is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -13,38 +15,84 @@ from torchdoctor.attach.places import is_user_file
 MOST = 10_000_000
 
 
-def find_epochs(frames: Iterable[FrameType]) -> int | None:
-    """Of the innermost loop that counts them and stands around the loop over batches; None where that is not known."""
+@dataclass(frozen=True)
+class RunLength:
+    """In the unit in which the script counts; None where it does not, or that is not known."""
+
+    epochs: int | None = None
+    batches: int | None = None
+    """a loop that counts its steps, whatever epochs they make up"""
+    updates: int | None = None
+
+
+def find_length(frames: Iterable[FrameType]) -> RunLength:
+    """`frames`: from where a batch is fetched outwards."""
     frames = list(frames)
     known = (_from_trainer(frame.f_locals.get("self")) for frame in frames)
-    read = (_from_source(frame) for frame in frames if is_user_file(frame.f_code.co_filename))
-    return next((count for count in (*known, *read) if count is not None), None)
+    return next((length for length in known if length is not None), None) or _from_loops(frames)
 
 
-def _from_trainer(holder: Any) -> int | None:
-    for owner in (holder, getattr(holder, "trainer", None), getattr(holder, "args", None)):
-        for name in ("max_epochs", "num_train_epochs"):
-            value = getattr(owner, name, None)
-            if isinstance(value, int | float) and 0 < value < MOST:
-                return max(1, round(value))
+def _from_trainer(holder: Any) -> RunLength | None:
+    owners = (holder, getattr(holder, "trainer", None), getattr(holder, "args", None))
+    # An epoch's number has a default in every trainer: one of steps was asked for.
+    for unit, names in (("updates", ("max_steps",)), ("epochs", ("max_epochs", "num_train_epochs"))):
+        for owner in owners:
+            for name in names:
+                value = getattr(owner, name, None)
+                if isinstance(value, int | float) and 0 < value < MOST:
+                    return RunLength(**{unit: max(1, round(value))})
     return None
 
 
-def _from_source(frame: FrameType) -> int | None:
+def _from_loops(frames: list[FrameType]) -> RunLength:
+    """A `while`, or a `for` over anything but a range, is the walk through the data: what is counted outside of it are
+    epochs. Without one the batches themselves are counted, by all the ranges around the place where one is fetched."""
+    walks, batches, counted = False, 1, False
+    for frame in frames:
+        if not is_user_file(frame.f_code.co_filename):
+            continue
+        for loop in _loops_around(frame):
+            count = _count(loop.iter, frame) if isinstance(loop, ast.For) else None
+            bound = _bounded(loop.iter, frame) if isinstance(loop, ast.For) else None
+            if count is not None and walks:
+                return RunLength(epochs=count)
+            if count is not None or bound is not None:
+                walks, batches, counted = False, batches * (count or bound or 1), True
+            else:
+                walks = True
+        if frame.f_code.co_flags & inspect.CO_GENERATOR and not counted:
+            walks = False  # it hands out batches for ever, and who asks it counts them
+    return RunLength(batches=batches) if counted and not walks and batches < MOST else RunLength()
+
+
+def _loops_around(frame: FrameType) -> list[ast.For | ast.While]:
+    """Of this frame's line, the innermost first; one whose own line it is asks for its next item."""
     text = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return None
+        return []
+    first = frame.f_code.co_firstlineno if frame.f_code.co_name != "<module>" else 0
     around = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.For) and node.lineno < frame.f_lineno <= (node.end_lineno or 0)
+        if isinstance(node, ast.For | ast.While) and first <= node.lineno <= frame.f_lineno <= (node.end_lineno or 0)
     ]
-    for node in sorted(around, key=lambda n: -n.lineno):
-        count = _count(node.iter, frame)
-        if count is not None:
-            return count
+    return sorted(around, key=lambda node: -node.lineno)
+
+
+def _bounded(node: ast.expr, frame: FrameType) -> int | None:
+    """Of `zip(range(n), loader)` and `islice(loader, n)`."""
+    if not isinstance(node, ast.Call):
+        return None
+    name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+    if name == "zip":
+        return next((count for argument in node.args if (count := _count(argument, frame)) is not None), None)
+    if name == "islice" and len(node.args) == 2:
+        value = _value(node.args[1], frame)
+        return value if isinstance(value, int) and 0 < value < MOST else None
+    if name in ("enumerate", "tqdm") and node.args:
+        return _bounded(node.args[0], frame)
     return None
 
 

@@ -24,5 +24,7 @@ def updates_an_epoch(bench: Bench) -> int | None:
 
 def updates_of(bench: Bench) -> int | None:
     """Of the whole run."""
+    if bench.updates is not None:
+        return bench.updates
     each = updates_an_epoch(bench)
     return each * bench.epochs if each is not None and bench.epochs else None
