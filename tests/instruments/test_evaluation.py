@@ -145,7 +145,7 @@ def test_slices_in_any_form(model: nn.Module, data: TensorDataset) -> None:
     [
         ("site", "without names"),
         ({"a": [1, 2, 3]}, "one for each sample of the dataset"),
-        ({"a": lambda b: [1]}, "1 values for a batch of 16"),
+        ({"a": lambda b: [1]}, "1 value for a batch of 16 samples"),
         ({"a": lambda b: b[0]}, "one value a sample"),
     ],
 )
@@ -362,7 +362,7 @@ def test_bad_outputs_are_left_out_and_told(model: nn.Module, data: TensorDataset
     x[5] = float("nan")
     found = evaluate(model, DataLoader(TensorDataset(x, y), 16), slices={"half": [i // 60 for i in range(COUNT)]})
     assert found.samples == COUNT - 1
-    assert "1 predictions are left out" in found.notes[0]
+    assert "1 prediction is left out" in found.notes[0]
 
 
 def test_the_batches_looked_at_may_be_limited(model: nn.Module, data: TensorDataset) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.evaluating.slicing import as_values
+from torchdoctor.report.text import count as counted
 
 Slices = Callable[[Any], Any] | str | Mapping[str, Any] | Any
 UNNAMED = "slice"
@@ -29,7 +30,9 @@ class Attributes:
             for by, values in _read(name, way, batch, indices, start, count).items():
                 array = as_values(values, by)
                 if len(array) != count:
-                    raise UsageError(f"slices by {by} give {len(array)} values for a batch of {count} samples")
+                    raise UsageError(
+                        f"slices by {by} give {counted(len(array), 'value')} for a batch of {counted(count, 'sample')}"
+                    )
                 self._parts.setdefault(by, []).append(array)
 
     def finish(self, samples: int) -> dict[str, NDArray[Any]]:
@@ -65,8 +68,8 @@ def _read(name: str, way: Any, batch: Any, indices: list[int] | None, start: int
     places = np.arange(start, start + count) if indices is None else np.asarray(indices)
     if len(places) and places.max() >= len(values):
         raise UsageError(
-            f"slices by {name} hold {len(values)} values, and sample {places.max()} is asked for; they need one for "
-            "each sample of the dataset, in its order"
+            f"slices by {name} hold {counted(len(values), 'value')}, and sample {places.max()} is asked for; they need "
+            "one for each sample of the dataset, in its order"
         )
     return {name: values[places]}
 

@@ -76,13 +76,17 @@ def _rank_classes(predictions: Predictions, classes: int, choices: Choices) -> R
     """One class against the rest. Of two, the second is what is looked for."""
     scores_SC, label_S = predictions.scores["scores"].astype(np.float64), predictions.scores["label"]
     sample_S = np.unique(predictions.scores["sample"], return_inverse=True)[1]
+    all_kept = predictions.scores.stride == 1
     if classes == 2:
-        return rank_columns({1: scores_SC[:, 1] - scores_SC[:, 0]}, {1: label_S == 1}, sample_S, choices)
+        return rank_columns({1: scores_SC[:, 1] - scores_SC[:, 0]}, {1: label_S == 1}, sample_S, choices, all_kept)
     columns = {c: scores_SC[:, c] for c in range(scores_SC.shape[1])}
-    return rank_columns(columns, {c: label_S == c for c in columns}, sample_S, choices)
+    return rank_columns(columns, {c: label_S == c for c in columns}, sample_S, choices, all_kept)
 
 
-def rank_columns(scores: dict[int, Floats], true: dict[int, Bools], sample_S: Ints | None, choices: Choices) -> Ranking:
+def rank_columns(
+    scores: dict[int, Floats], true: dict[int, Bools], sample_S: Ints | None, choices: Choices, all_kept: bool
+) -> Ranking:
+    """Of rows that are a part of all, the k highest are others: then there is no precision at k."""
     ranked: dict[int, Ranked] = {}
     for c, score_S in scores.items():
         found = rank(score_S, true[c])
@@ -96,7 +100,7 @@ def rank_columns(scores: dict[int, Floats], true: dict[int, Bools], sample_S: In
         "average_precision": Estimate.bare(float(np.mean(list(precision.values())))),
     }
     rows = len(next(iter(scores.values())))
-    for k in (k for k in choices.k if k < rows):
+    for k in (k for k in choices.k if k < rows and all_kept):
         shares = [precision_at(scores[c], true[c], k) for c in ranked]
         mean = float(np.mean(shares))
         metrics[f"precision_at_{k}"] = wilson(mean * k, k, choices.level) if len(shares) == 1 else Estimate.bare(mean)

@@ -14,7 +14,7 @@ from torchdoctor.instruments.evaluating.predictions import Predictions
 from torchdoctor.instruments.evaluating.ranking import Bools
 
 RESAMPLED = 2_000_000
-"""Numbers that are drawn anew for the interval of F1; of more rows, every so many."""
+"""Numbers that are drawn anew for the interval of F1; of more rows, every so many. F1 itself is that of all."""
 
 
 def judge_labels(predictions: Predictions, names: tuple[str, ...] | None, choices: Choices) -> Judged:
@@ -25,21 +25,24 @@ def judge_labels(predictions: Predictions, names: tuple[str, ...] | None, choice
     names = names or tuple(str(k) for k in range(labels))
     right_N, count_N = predictions.samples["right"], predictions.samples["count"]
     size = effective(right_N, count_N)
-    whole = float((right_N == count_N)[count_N > 0].sum())
+    whole, rows = float((right_N == count_N)[count_N > 0].sum()), float((count_N > 0).sum())
+    counts = Counts(*predictions.label_counts)
     metrics = {
-        "exact_match": wilson(whole, float((count_N > 0).sum()), level),
+        "exact_match": wilson(whole, rows, level),
         "label_accuracy": wilson(right_N.sum() * size / count_N.sum(), size, level),
-        **_f1_of_labels(true_SK, named_SK, level),
+        **_f1_of_labels(counts, true_SK, named_SK, predictions.scores.stride, level),
         "log_loss": mean_of(predictions.samples["own_loss"], count_N, level),
     }
     columns = {k: logit_SK[:, k] for k in range(labels)}
     dense = labels <= DENSE_CLASSES
-    ranked = rank_columns(columns, {k: true_SK[:, k] for k in columns}, None, choices) if dense else Ranking()
-    counts = Counts(*(a.sum(0).astype(np.float64) for a in (true_SK, named_SK, true_SK & named_SK)))
+    ranked = Ranking()
+    if dense:
+        all_kept = predictions.scores.stride == 1
+        ranked = rank_columns(columns, {k: true_SK[:, k] for k in columns}, None, choices, all_kept)
     calibration = _calibrate_labels(logit_SK, true_SK, choices, float(count_N.sum()) / size)
     missed, false = counts.support - counts.right, counts.predicted - counts.right
-    cells = np.stack([len(true_SK) - counts.right - missed - false, false, missed, counts.right], 1)
-    majority = np.maximum(true_SK.mean(0), 1 - true_SK.mean(0))
+    cells = np.stack([rows - counts.right - missed - false, false, missed, counts.right], 1)
+    majority = np.maximum(counts.support, rows - counts.support) / rows
     return Judged(
         metrics=metrics | ranked.metrics | {"ece": calibration.estimate},
         elements=int(count_N.sum()),
@@ -52,7 +55,10 @@ def judge_labels(predictions: Predictions, names: tuple[str, ...] | None, choice
     )
 
 
-def _f1_of_labels(true_SK: Bools, named_SK: Bools, level: float) -> dict[str, Estimate]:
+def _f1_of_labels(
+    counts: Counts, true_SK: Bools, named_SK: Bools, kept_stride: int, level: float
+) -> dict[str, Estimate]:
+    """`counts` of all rows; those that were kept, one in `kept_stride`, are for the interval."""
     stride = max(1, -(-3 * true_SK.size // RESAMPLED))
     kept = [a[::stride] for a in (true_SK, named_SK, true_SK & named_SK)]
     labels = true_SK.shape[1]
@@ -65,7 +71,9 @@ def _f1_of_labels(true_SK: Bools, named_SK: Bools, level: float) -> dict[str, Es
         return np.stack([every, np.where(np.isfinite(each).any(1), np.nanmean(each, axis=1), np.nan)], 1)
 
     rows = np.concatenate([np.ones((len(kept[0]), 1)), *kept], axis=1)
-    return dict(zip(("micro_f1", "macro_f1"), resample(rows, figures, level), strict=True))
+    sums = np.concatenate([[1.0], counts.support, counts.predicted, counts.right])
+    found = resample(rows, figures, level, sums, stride * kept_stride)
+    return dict(zip(("micro_f1", "macro_f1"), found, strict=True))
 
 
 def _calibrate_labels(logit_SK: Floats, true_SK: Bools, choices: Choices, dependence: float) -> Calibration:

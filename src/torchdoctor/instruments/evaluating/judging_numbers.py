@@ -19,16 +19,17 @@ def judge_values(predictions: Predictions, names: tuple[str, ...] | None, choice
     """With their residuals; of several those of the worst."""
     predicted_SD, target_SD = predictions.scores["scores"], predictions.scores["label"]
     width, level = target_SD.shape[1], choices.level
+    elements = width * int((predictions.samples["count"] > 0).sum())
     spread = float(np.sqrt(np.square(target_SD - target_SD.mean(0)).mean()))
     if width == 1:
         metrics = judge_numbers(target_SD[:, 0], predicted_SD[:, 0], level)
         residuals = follow(target_SD[:, 0], predicted_SD[:, 0], level)
-        return Judged(metrics, len(target_SD), spread, "always naming the mean", residuals=residuals)
+        return Judged(metrics, elements, spread, "always naming the mean", residuals=residuals)
     apart = _apart(predicted_SD, target_SD, names, level) if width <= OUTPUTS_APART else ()
     worst = min(range(len(apart)), key=lambda d: _low(apart[d].r2.value), default=None)
     return Judged(
         metrics=_judge_together(predicted_SD, target_SD, level),
-        elements=target_SD.size,
+        elements=elements,
         baseline=spread,
         baseline_text="always naming the mean",
         class_names=tuple(s.name for s in apart),

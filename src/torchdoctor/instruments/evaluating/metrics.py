@@ -175,14 +175,21 @@ def between(value: float, drawn_D: Floats, level: float) -> Estimate:
     return Estimate(value, float(min(low, value)), float(max(high, value)), "bootstrap")
 
 
-def resample(rows_NK: NDArray[Any], statistic: Callable[[Floats], Floats], level: float) -> list[Estimate]:
-    """Bootstrap of what `statistic` makes of summed rows: (D, K) in, (D, S) out. The first column should count rows."""
+def resample(
+    rows_NK: NDArray[Any],
+    statistic: Callable[[Floats], Floats],
+    level: float,
+    sums_K: Floats | None = None,
+    stride: int = 1,
+) -> list[Estimate]:
+    """Bootstrap of what `statistic` makes of summed rows: (D, K) in, (D, S) out. The first column should count rows.
+    Where these are one in `stride` of all, `sums_K` are the sums of all: the rows tell by how much those scatter."""
     generator = np.random.default_rng(SEED)
     rows_NK = rows_NK.astype(np.float64)
-    found_S = statistic(rows_NK.sum(0, keepdims=True))[0]
+    found_S = statistic(rows_NK.sum(0, keepdims=True) if sums_K is None else sums_K[None])[0]
     if len(rows_NK) > BLOCKS:
         rows_NK = block_sums(rows_NK, generator)
-    drawn_DB = generator.multinomial(len(rows_NK), np.full(len(rows_NK), 1 / len(rows_NK)), size=DRAWS)
+    drawn_DB = generator.multinomial(stride * len(rows_NK), np.full(len(rows_NK), 1 / len(rows_NK)), size=DRAWS)
     spread_DS = statistic(drawn_DB @ rows_NK)
     return [between(float(value), spread_DS[:, i], level) for i, value in enumerate(found_S)]
 

@@ -89,12 +89,14 @@ class Predictions:
     threshold: float = 0.5
     ignore_index: int = -100
     worst_kept: int = 10
-    elements: Table = field(default_factory=lambda: Table(5 * ELEMENTS_KEPT))
-    """label, predicted, confidence, rank of the true class, sample: of each decision for one of many classes"""
+    elements: Table = field(default_factory=lambda: Table(3 * ELEMENTS_KEPT))
+    """label, predicted, rank of the true class: of each decision for one of many classes"""
     scores: Table = field(default_factory=lambda: Table(NUMBERS_KEPT))
     """rows of scores with their targets"""
     samples: Table = field(default_factory=lambda: Table(1 << 62))
     """loss, own_loss (of the task, not of the user), right (of numbers the absolute error), count: of every sample"""
+    label_counts: NDArray[np.float64] = field(default_factory=lambda: np.zeros((3, 0)))
+    """of several labels a sample: how often each is true, how often named, and how often both, in all rows"""
     worst: list[Worst] = field(default_factory=list)
     read: int = 0
     ignored: int = 0
@@ -141,9 +143,7 @@ class Predictions:
         self.elements.add(
             label=_numpy(label_E[rows]),
             predicted=_numpy(predicted_E[rows]),
-            confidence=_numpy(confidence_E[rows].float()),
             rank=_numpy(rank_E[rows].int()),
-            sample=_numpy(owner_E[rows]) + self.read,
         )
         self._add_samples(owner_E, right_E, loss_E, losses, count)
         details = {"target": label_E, "prediction": predicted_E, "confidence": confidence_E}
@@ -208,8 +208,10 @@ class Predictions:
         named_NK = logit_NK >= math.log(self.threshold / (1 - self.threshold))
         loss_N = F.binary_cross_entropy_with_logits(logit_NK, true_NK.float(), reduction="none").mean(1).double()
         right_N = (named_NK == true_NK).double()
+        counts = torch.stack([a.sum(0) for a in (true_NK, named_NK, true_NK & named_NK)])
+        self.label_counts = _numpy(counts) + (self.label_counts if self.label_counts.size else 0.0)
         rows = self.scores.pick(len(logit_NK), form.width)
-        self.scores.add(scores=_numpy(logit_NK[rows]), label=_numpy(true_NK[rows]), sample=_numpy(owner_N[rows]))
+        self.scores.add(scores=_numpy(logit_NK[rows]), label=_numpy(true_NK[rows]))
         owner_E = owner_N.repeat_interleave(form.width)
         self._add_samples(owner_E, right_N.reshape(-1), loss_N.repeat_interleave(form.width), losses, count)
         self._keep_worst(indices, {"target": true_NK, "prediction": named_NK}, owner_N)

@@ -32,6 +32,7 @@ from torchdoctor.instruments.evaluating.metrics import Estimate, mean_of
 from torchdoctor.instruments.evaluating.predictions import Predictions
 from torchdoctor.instruments.evaluating.shifting import Shift
 from torchdoctor.instruments.subject import Subject, logits_of, to_device
+from torchdoctor.report.text import count as counted
 
 HELD_ROWS = 256
 """Decisions of which the form is found: that as many logits all lie between 0 and 1, or as many rows of labels all hold
@@ -72,7 +73,7 @@ def compare(subject: Subject, batch: Any, wishes: Wishes) -> tuple[Tensor, Tenso
     outputs = subject.outputs(batch)
     target = wishes.target_fn(batch) if wishes.target_fn is not None else subject.target(batch)
     if target is None:
-        raise UsageError("with step_fn the target is not known; hand over target_fn=lambda batch: batch[...]")
+        raise UsageError("the target of a batch is not known; hand over target_fn=lambda batch: batch[...]")
     outputs = wishes.output_fn(outputs) if wishes.output_fn is not None else _first(logits_of(outputs))
     if not isinstance(outputs, Tensor):
         raise UsageError(
@@ -190,8 +191,8 @@ class Reading:
             return found.reshape(1)
         if found.shape[0] != count:
             raise UsageError(
-                f"the loss of a batch of {count} samples has shape {tuple(found.shape)}; it has to be one number, or "
-                "one for each sample"
+                f"the loss of a batch of {counted(count, 'sample')} has shape {tuple(found.shape)}; it has to be one "
+                "number, or one for each sample"
             )
         if self.predictions.form.task == TOKENS and found.shape == target.shape:
             known = target != self.predictions.ignore_index
@@ -249,7 +250,7 @@ def _names(given: Sequence[str] | Mapping[int, str] | None, count: int) -> tuple
     if isinstance(given, Mapping):
         return tuple(str(given.get(c, c)) for c in range(count))
     if len(given) != count:
-        raise UsageError(f"class_names holds {len(given)} names, and there are {count} classes")
+        raise UsageError(f"class_names holds {counted(len(given), 'name')}, and there are {count} classes")
     return tuple(map(str, given))
 
 
@@ -266,11 +267,15 @@ def left_out(predictions: Predictions, loss_fn: Callable[..., Any] | None) -> li
         notes.append("loss_fn weighs classes: its mean here is over samples, not over their weights")
     if predictions.nonfinite:
         what = "outputs or targets" if predictions.form.task == REGRESSION else "outputs"
-        notes.append(f"{predictions.nonfinite} predictions are left out: their {what} are not finite")
+        are = "prediction is left out: its" if predictions.nonfinite == 1 else "predictions are left out: their"
+        notes.append(f"{predictions.nonfinite} {are} {what} are not finite")
     if predictions.ignored:
-        notes.append(f"{predictions.ignored} targets are {predictions.ignore_index} and left out")
+        are = "target is" if predictions.ignored == 1 else "targets are"
+        notes.append(f"{predictions.ignored} {are} {predictions.ignore_index} and left out")
     if predictions.elements.stride > 1:
         notes.append(f"of so many decisions one in {predictions.elements.stride} is in the figures by class")
     if predictions.scores.stride > 1:
-        notes.append(f"of so many rows of scores one in {predictions.scores.stride} is in ranking and calibration")
+        where = "ranking and calibration, and precision at k is left out: it needs all of them"
+        where = "the figures" if predictions.form.task == REGRESSION else where
+        notes.append(f"of so many rows of scores one in {predictions.scores.stride} is in {where}")
     return notes

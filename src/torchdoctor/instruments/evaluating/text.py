@@ -11,6 +11,7 @@ from torchdoctor.instruments.evaluating.forms import BINARY, MULTILABEL, REGRESS
 from torchdoctor.instruments.evaluating.judged import call
 from torchdoctor.instruments.evaluating.metrics import Estimate
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ def verdict(found: Evaluation) -> str:
         explained = f"{max(0.0, r2.value):.1%}" if math.isfinite(r2.value) else "an unknown share"
         worse = ", which is worse than naming the mean" if r2.value < 0 else ""
         return (
-            f"The predictions explain {explained} of the variance of {found.samples} samples: R2 {_interval(r2)}"
-            f"{worse}. Typical error (RMSE) {figure(rmse.value)}, {found.baseline_text} {figure(found.baseline)}."
+            f"The predictions explain {explained} of the variance of {counted(found.samples, 'sample')}: "
+            f"R2 {_interval(r2)}{worse}. Typical error (RMSE) {figure(rmse.value)}, {found.baseline_text} "
+            f"{figure(found.baseline)}."
         )
     name = "label_accuracy" if found.task == MULTILABEL else "accuracy"
     score = found.metrics[name]
@@ -82,8 +84,8 @@ def verdict(found: Evaluation) -> str:
     elif score.low <= found.baseline:
         against = f", which is not clearly more than {found.baseline_text} ({found.baseline:.1%})"
     return (
-        f"{score.value:.1%} of {what}{found.samples} samples are right ({found.level:.0%} interval {score.low:.1%} to "
-        f"{score.high:.1%}){against}."
+        f"{score.value:.1%} of {what}{counted(found.samples, 'sample')} are right ({found.level:.0%} interval "
+        f"{score.low:.1%} to {score.high:.1%}){against}."
     )
 
 
@@ -91,7 +93,8 @@ def weaknesses(found: Evaluation) -> Iterator[str]:
     """What a reader should look at, the gravest first."""
     worse = [s for s in found.slices if s.worse]
     for part in worse[:3]:
-        yield f"worse than the rest beyond chance: {part.name} ({part.samples} samples), {_against(found, part)}"
+        many = counted(part.samples, "sample")
+        yield f"worse than the rest beyond chance: {part.name} ({many}), {_against(found, part)}"
     if len(worse) > 3:
         yield f"and {len(worse) - 3} more slices"
     weak = sorted((c for c in found.classes if c.worse), key=lambda c: c.recall.value)
