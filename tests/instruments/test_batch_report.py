@@ -129,6 +129,31 @@ def test_first_batch_of_a_loader_which_stays_where_it_was() -> None:
     assert torch.equal(before, loader.generator.get_state()) and torch.equal(drawn, torch.random.get_rng_state())
 
 
+@pytest.mark.parametrize(
+    "sample",
+    [
+        (TABLE[0], torch.tensor(1)),
+        (TABLE[0], torch.tensor(1.5)),
+        (IMAGES[0], 3),
+        {"x": TABLE[0], "labels": torch.tensor(True)},
+        {"x": TABLE[0], "labels": np.float32(2.5)},
+        Sample(IMAGES[0], torch.tensor(3)),
+        torch.tensor(2.0),
+    ],
+)
+def test_a_sample_is_no_batch(sample: object) -> None:
+    with pytest.raises(UsageError, match=r"one sample without a batch dimension.*default_collate\(\[sample\]\)"):
+        torchdoctor.validate_batch(sample)
+    assert torchdoctor.validate_batch((TABLE, CLASSES, 7)).samples == 64
+
+
+def test_a_batch_of_one_is_called_so() -> None:
+    assert str(torchdoctor.validate_batch((IMAGES[:1], CLASSES[:1]))).startswith(
+        "Nothing wrong with this batch of 1 sample."
+    )
+    assert "1 samples" not in str(torchdoctor.validate_batch((with_value(TABLE[:1], (0, 0), math.nan), CLASSES[:1])))
+
+
 def test_what_is_no_tensor_is_listed() -> None:
     report = torchdoctor.validate_batch({"x": TABLE, "labels": CLASSES, "path": ["a.png"], "id": 3})
     assert report.other == ("str", "int")

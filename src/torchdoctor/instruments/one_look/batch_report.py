@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from torchdoctor.instruments.palette import BLUE, ORANGE
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.subject import fields_of, split
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
 
 if TYPE_CHECKING:
@@ -57,9 +59,9 @@ class BatchReport(Result):
     def __str__(self) -> str:
         bad = [p for p in self.problems if p.severity is not Severity.INFO]
         if bad:
-            head = f"{len(bad)} problem{'s' * (len(bad) > 1)} in this batch of {self.samples} samples:"
+            head = f"{len(bad)} problem{'s' * (len(bad) > 1)} in this batch of {counted(self.samples, 'sample')}:"
         else:
-            head = f"Nothing wrong with this batch of {self.samples} samples."
+            head = f"Nothing wrong with this batch of {counted(self.samples, 'sample')}."
         lines = [head]
         for problem in self.problems:
             lines.append(f"  {problem.severity.value}: {problem.where}: {problem.text}")
@@ -79,7 +81,9 @@ class BatchReport(Result):
 
     def plot(self) -> Figure:
         """The first input's values and, where the target holds classes, how often each comes."""
-        title = self.problems[0].title if not self.ok else f"A batch of {self.samples} samples without a problem"
+        title = (
+            self.problems[0].title if not self.ok else f"A batch of {counted(self.samples, 'sample')} without a problem"
+        )
         chart = new_figure(title, "", "", showlegend=False)
         from plotly.subplots import make_subplots
 
@@ -113,6 +117,7 @@ def validate_batch(batch: Any, *, classes: int | None = None, ignore_index: int 
     found = list(tensors_in(batch))
     if not found:
         raise UsageError(f"the batch is a {type(batch).__name__} without a tensor in it; there is nothing to look at")
+    _check_batched(batch)
     targets = {id(t) for t in _targets(batch)}
     tensors = [see(n, t, "target" if id(t) in targets else "input") for n, t in found]
     samples = samples_in(batch) or 0
@@ -130,16 +135,30 @@ def validate_batch(batch: Any, *, classes: int | None = None, ignore_index: int 
     return BatchReport(samples, tuple(problems), tuple(tensors), labels, _others(batch), _histogram(first))
 
 
+def _check_batched(batch: Any) -> None:
+    """The target of one sample is a single number; that of a batch never is."""
+    target = _target(batch)
+    # in a longer tuple the last part may be anything, such as an epoch
+    bare = isinstance(target, Number) and not (isinstance(batch, list | tuple) and len(batch) > 2)
+    if bare or any(tensor.dim() == 0 for _, tensor in tensors_in(batch if isinstance(batch, Tensor) else target)):
+        raise UsageError(
+            "this is one sample without a batch dimension; hand over a loader, or make a batch of it: "
+            "torch.utils.data.default_collate([sample])"
+        )
+
+
 def _targets(batch: Any) -> list[Tensor]:
-    if isinstance(batch, Tensor):
-        return []
+    return [tensor for _, tensor in tensors_in(_target(batch))]
+
+
+def _target(batch: Any) -> Any:
+    """None where there is none."""
+    if isinstance(batch, Tensor) or (isinstance(batch, list | tuple) and len(batch) == 1):
+        return None
     try:
-        target = split(batch)[2]
+        return split(batch)[2]
     except UsageError:
-        return []
-    if isinstance(batch, list | tuple) and len(batch) == 1:
-        return []
-    return [tensor for _, tensor in tensors_in(target)]
+        return None
 
 
 def _with_tensors(value: Any) -> Any:
@@ -176,7 +195,7 @@ def _lengths(tensors: list[Seen], samples: int) -> list[Problem]:
     odd = [s for s in tensors if s.shape and s.shape[0] != samples]
     if not odd:
         return []
-    text = f"it has {odd[0].shape[0]} samples, the others have {samples}"
+    text = f"it has {counted(odd[0].shape[0], 'sample')}, the others have {samples}"
     severity = Severity.ERROR if any(s.role == "target" for s in odd) or len(tensors) == 2 else Severity.INFO
     return [Problem(severity, odd[0].name, text, "Inputs and target have to be collated from the same samples.")]
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchdoctor.findings import Severity
+from torchdoctor.report.text import count as counted
 from torchdoctor.stats import batch as batch_statistics
 
 
@@ -73,7 +74,7 @@ def nonfinite_problem(seen: Seen, tensor: Tensor) -> Problem:
     first = torch.nonzero(bad)[0].tolist() if bad.dim() else []
     kind = "NaN" if bool(torch.isnan(tensor).any()) else "Inf"
     count = "1 element is" if seen.nonfinite == 1 else f"{seen.nonfinite} elements are"
-    affected = f"{int(rows.sum())} of {len(rows)} samples"
+    affected = f"{int(rows.sum())} of {counted(len(rows), 'sample')}"
     return Problem(
         Severity.ERROR,
         seen.name,
