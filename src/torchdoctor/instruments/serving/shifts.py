@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from torchdoctor.instruments.evaluating.metrics import Floats, tail
+from torchdoctor.distributions.student import t_cdf
+from torchdoctor.instruments.evaluating.metrics import Floats
 from torchdoctor.instruments.serving.trained import Trained
 
 LEAST_ROWS, LEAST_PICTURES = 8, 4
@@ -164,7 +165,7 @@ def _chance(found: Summary, trained: Trained) -> Floats:
         error_F = scatter_F * math.sqrt(1 / batches + 1 / max(looks, 1e-9))
         away_F = (_mean(chunk_KF) - look_LF.mean(0)) / np.maximum(error_F, 1e-300)
         freedom = max(len(look_LF), len(chunk_KF), 2) - 1
-        chances.append(np.array([2 * student_tail(abs(float(t)), freedom) for t in away_F]))
+        chances.append(np.array([2 * t_cdf(-abs(float(t)), freedom) for t in away_F]))
         signs.append(away_F)
     narrow_F = np.where((signs[1] < 0) & (found.elements == 1), (1 - 1 / (1 + _reach(trained))) ** count, 0.0)
     return np.where(
@@ -210,12 +211,6 @@ def _theory(found: Summary, trained: Trained, batch: float) -> tuple[Floats, Flo
     if len(first_NF) < batch or len(trained.size) < LOOKS:
         heavy_F = np.maximum(heavy_F, _reach(trained))
     return np.maximum(trained.spread, own_F) / math.sqrt(batch), np.sqrt((heavy_F - 1) / (4 * batch))
-
-
-def student_tail(t: float, freedom: int) -> float:
-    """Share of Student's distribution above t >= 0, by Wallace's (1959) map to the normal one."""
-    bent = math.sqrt(freedom * math.log1p(t * t / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
-    return tail(bent)
 
 
 def beta_binomial_tail(count: int, trained: int, sides: int) -> Floats:

@@ -20,6 +20,7 @@ from torchdoctor.instruments.serving.explanations import explain
 from torchdoctor.instruments.serving.shifts import Summary, beta_binomial_tail, least_samples, measure, summarise
 from torchdoctor.instruments.serving.trained import Trained, read_trained
 from torchdoctor.instruments.serving.use_samples import UseSamples, load_samples
+from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data import training_serving_skew as rule
 from torchdoctor.rules.data.train_validation_mismatch import LEAST_SAMPLES as LEAST_TEXTS
@@ -85,6 +86,8 @@ class Skew(Result):
     not_compared: list[str]
     notes: list[str]
     fact: SkewFact = field(repr=False)
+    too_few: int | None = None
+    """samples that comparing means and spreads takes, where there are fewer; then only ranges are"""
 
     @property
     def shifted(self) -> list[FeatureShift]:
@@ -131,8 +134,8 @@ def compare_samples(
     given = _within_memory(given)
     given = _fitting_type(given, trained)
     aligned = align(given, trained)
-    fact, not_compared = _compare(given, aligned, trained)
-    return _result(fact, [*given.notes, *aligned.notes], not_compared)
+    found = _compare(given, aligned, trained)
+    return _result(replace(found, notes=[*given.notes, *aligned.notes, *found.notes]))
 
 
 def with_skew(run: Run, skew: Skew) -> Run:
@@ -167,36 +170,46 @@ def _fitting_type(given: UseSamples, trained: Trained) -> UseSamples:
     return given
 
 
-def _compare(given: UseSamples, aligned: Aligned, trained: Trained) -> tuple[SkewFact, list[str]]:
+@dataclass(frozen=True)
+class _Compared:
+    fact: SkewFact
+    not_compared: list[str]
+    notes: list[str] = field(default_factory=list)
+    too_few: int | None = None
+
+
+def _compare(given: UseSamples, aligned: Aligned, trained: Trained) -> _Compared:
     values, mismatches = aligned.values, list(aligned.mismatches)
     count = len(values) if values is not None else len(given.values)
     fact = SkewFact(given.source, count, trained.samples, trained.unit, mismatches=mismatches)
     if values is None:
-        return fact, ["features, since the shapes do not fit"]
+        return _Compared(fact, ["features, since the shapes do not fit"])
     if trained.is_text and values.dtype.kind == "f":
         text = f"samples are {values.dtype}, training had token ids ({trained.dtype})"
         kind = {"kind": "type", "text": text, "fix": "Encode samples in use with the tokenizer of the training."}
-        return replace(fact, mismatches=[*mismatches, kind]), ["token ids, since the samples hold none"]
+        return _Compared(replace(fact, mismatches=[*mismatches, kind]), ["token ids, since the samples hold none"])
     found = summarise(values, trained)
-    mismatches += _missing(found, trained)
+    missing, notes = _missing(found, trained)
+    fact = replace(fact, mismatches=[*mismatches, *missing])
     if trained.is_text:
-        return _compare_tokens(replace(fact, mismatches=mismatches), values, found, trained)
-    return _compare_features(replace(fact, mismatches=mismatches), found, given, trained)
+        return replace(_compare_tokens(fact, values, found, trained), notes=notes)
+    return replace(_compare_features(fact, found, given, trained), notes=notes)
 
 
-def _missing(found: Summary, trained: Trained) -> list[Mismatch]:
-    broken = int(found.broken.sum())
+def _missing(found: Summary, trained: Trained) -> tuple[list[Mismatch], list[str]]:
+    """A mismatch where there are more than training may have had unseen, else a note."""
+    broken, count = int(found.broken.sum()), len(found.broken)
     if not broken or trained.nonfinite:
-        return []
-    if beta_binomial_tail(len(found.broken), trained.samples, sides=1)[broken] >= rule.SURE:
-        return []
-    text = f"{broken} of {len(found.broken)} samples hold missing or infinite values, training had none"
-    return [{"kind": "missing", "text": text, "fix": "Fill in missing values in use as in training, before the model."}]
+        return [], []
+    hold = "holds" if broken == 1 else "hold"
+    text = f"{broken} of {counted(count, 'sample')} {hold} missing or infinite values, training had none"
+    if beta_binomial_tail(count, trained.samples, sides=1)[broken] >= rule.SURE:
+        return [], [f"{text}: so few may be chance, but what a model makes of them is NaN as a rule"]
+    fix = "Fill in missing values in use as in training, before the model."
+    return [{"kind": "missing", "text": text, "fix": fix}], []
 
 
-def _compare_features(
-    fact: SkewFact, found: Summary, given: UseSamples, trained: Trained
-) -> tuple[SkewFact, list[str]]:
+def _compare_features(fact: SkewFact, found: Summary, given: UseSamples, trained: Trained) -> _Compared:
     shifts, few = measure(found, trained), len(found.first) < least_samples(found)
     fact = replace(
         fact,
@@ -216,7 +229,7 @@ def _compare_features(
         fact = replace(fact, explanation=explain(shifts, trained, shifted, len(found.first)))
     if far:
         fact = replace(fact, mismatches=[*fact.mismatches, _range_text(found, trained)])
-    return fact, _not_compared(found, trained, few)
+    return _Compared(fact, _not_compared(found, trained, few), too_few=least_samples(found) if few else None)
 
 
 def _range_text(found: Summary, trained: Trained) -> Mismatch:
@@ -249,9 +262,7 @@ def _names(given: UseSamples, trained: Trained) -> list[str]:
     return [f"{trained.unit} {i}" for i in trained.index]
 
 
-def _compare_tokens(
-    fact: SkewFact, values: NDArray[Any], found: Summary, trained: Trained
-) -> tuple[SkewFact, list[str]]:
+def _compare_tokens(fact: SkewFact, values: NDArray[Any], found: Summary, trained: Trained) -> _Compared:
     highest = float(trained.high.max())
     unknown = float((values > highest).mean())
     mismatches = list(fact.mismatches)
@@ -275,10 +286,11 @@ def _compare_tokens(
         buckets = len(trained.tokens.counts)
         counts = np.bincount((values % buckets).reshape(-1), minlength=buckets)
         tokens = variation(trained.tokens, TokensFact("use", "", len(values), counts.tolist()))
-    return replace(fact, unit="token id", mismatches=mismatches, tokens=tokens), not_compared
+    return _Compared(replace(fact, unit="token id", mismatches=mismatches, tokens=tokens), not_compared)
 
 
-def _result(fact: SkewFact, notes: list[str], not_compared: list[str]) -> Skew:
+def _result(compared: _Compared) -> Skew:
+    fact = compared.fact
     shifted = set(rule.find_shifted(fact).any)
     adjusted, count = holm([*fact.chance, *fact.outside_chance]), len(fact.names)
     features = [
@@ -306,7 +318,8 @@ def _result(fact: SkewFact, notes: list[str], not_compared: list[str]) -> Skew:
         explanation=fact.explanation,
         tokens=fact.tokens,
         finding=next((f for f in said if isinstance(f, Finding)), None),
-        not_compared=not_compared,
-        notes=notes,
+        not_compared=compared.not_compared,
+        notes=compared.notes,
         fact=fact,
+        too_few=compared.too_few,
     )

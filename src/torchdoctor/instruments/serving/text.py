@@ -11,6 +11,7 @@ from torchdoctor.errors import UsageError
 from torchdoctor.instruments.palette import BAND, BLUE, RED
 from torchdoctor.instruments.result import new_figure
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data.training_serving_skew import FAR
 
@@ -28,7 +29,7 @@ def describe(found: Skew) -> str:
 
 
 def _lines(found: Skew) -> Iterator[str]:
-    against = f"{found.samples} samples from use against {found.trained} training samples"
+    against = f"{counted(found.samples, 'sample')} from use against {counted(found.trained, 'training sample')}"
     if found.finding is None:
         yield f"No skew found: {_nothing_found(found)} ({against})."
     else:
@@ -38,7 +39,7 @@ def _lines(found: Skew) -> Iterator[str]:
         for mismatch in found.mismatches if found.explanation or len(found.mismatches) > 1 else ():
             yield f"  {mismatch['text']}"
         yield f"  fix: {finding.fix.text}"
-    rows = [_row(f) for f in _shown(found)]
+    rows = [_row(f, found.too_few is not None) for f in _shown(found)]
     if rows:
         yield ""
         hidden = len(found.features) - len(rows)
@@ -53,6 +54,11 @@ def _lines(found: Skew) -> Iterator[str]:
 
 
 def _nothing_found(found: Skew) -> str:
+    if found.too_few is not None:
+        outside = [f.name for f in found.features if f.outside > 0]
+        beyond = f"not all lie within the range of training ({listed(outside, 3)}), which may be chance"
+        ranges = beyond if outside else "they lie within the range of training"
+        return f"too few samples to compare means and spreads, which takes {found.too_few}; {ranges}"
     if found.features:
         many = len(found.features)
         if many == 1:
@@ -68,17 +74,17 @@ def _shown(found: Skew) -> list[FeatureShift]:
     return found.features[: min(SHOWN, max(len(shifted), SHOWN_FITTING))]
 
 
-def _row(f: FeatureShift) -> tuple[str, ...]:
+def _row(f: FeatureShift, few: bool) -> tuple[str, ...]:
     return (
         f.name,
         f"{figure(f.trained_mean)} +- {figure(f.trained_std)}",
         f"{figure(f.used_mean)} +- {figure(f.used_std)}",
         f"{f.moved:+.2f} sd" if np.isfinite(f.moved) else "-",
         f"x {figure(f.ratio)}" if np.isfinite(f.ratio) else "-",
-        f"{f.distance:.2f}" if f.distance < 100 else "> 100",
+        "-" if few else f"{f.distance:.2f}" if f.distance < 100 else "> 100",
         f"{f.outside:.0%}",
         f"{f.chance:.2g}" if f.chance > LEAST_CHANCE else f"< {LEAST_CHANCE:g}",
-        "shifted" if f.shifted else "fits",
+        "shifted" if f.shifted else "too few" if few else "fits",
     )
 
 
@@ -123,6 +129,8 @@ def _title(found: Skew) -> str:
     shifted = found.shifted
     if found.explanation is not None:
         return f"Samples from use do not fit: {found.explanation['text']}"
+    if not shifted and found.too_few is not None:
+        return f"{counted(found.samples, 'sample')} from use: too few to compare means and spreads"
     if len(found.features) == 1:
         return f"The inputs in use {'are not' if shifted else 'are'} like those of training"
     if not shifted:
