@@ -111,7 +111,7 @@ def test_gaps_and_constant_columns_are_left_out() -> None:
     x[3, 2], x[:, 5] = np.nan, 1.0
     found = torchdoctor.linear_probe(x, targets_of("classes", table()), **FAST)
     assert found.related and found.samples == 299 and found.features == 7
-    assert any("1 samples with NaN" in note for note in found.notes)
+    assert any("1 sample with NaN" in note for note in found.notes)
 
 
 def test_words_picture_and_dictionary() -> None:

@@ -16,9 +16,11 @@ from torch.utils.data import Dataset, IterableDataset, default_collate
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import apart, check_loader
+from torchdoctor.instruments.evaluating.ranking import rank
 from torchdoctor.instruments.one_batch import is_batch, tensors_in
 from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.subject import split
+from torchdoctor.report.text import count as counted
 
 SIDE = 32
 """Pixels each way that larger images are averaged down to."""
@@ -52,9 +54,9 @@ class Task:
         if self.kind == "classes":
             return float((predictions.argmax(1) == truth).mean())
         if self.kind == "labels":
-            areas = [_area(p, t > 0.5) for p, t in zip(predictions.T, truth.T, strict=True)]
-            known = [a for a in areas if not math.isnan(a)]
-            return float(np.mean(known)) if known else math.nan
+            ranked = [rank(p, t > 0.5) for p, t in zip(predictions.T, truth.T, strict=True)]
+            areas = [r.value for r in ranked if r is not None]
+            return float(np.mean(areas)) if areas else math.nan
         total = np.square(truth - truth.mean(0)).sum()
         return float(1 - np.square(truth - predictions).sum() / total)
 
@@ -89,17 +91,20 @@ def read_evidence(
 def _standardise(inputs: Tensor, targets: Tensor, task: str, samples: int, generator: np.random.Generator) -> Evidence:
     notes: list[str] = []
     if len(inputs) != len(targets):
-        raise UsageError(f"{len(inputs)} inputs and {len(targets)} targets do not belong together")
+        given = f"{counted(len(inputs), 'input')} and {counted(len(targets), 'target')}"
+        raise UsageError(f"{given} do not belong together")
     if len(inputs) > samples:
         chosen = torch.from_numpy(np.sort(generator.choice(len(inputs), samples, replace=False)))
         inputs, targets = inputs[chosen], targets[chosen]
     flat = _flatten(inputs, generator, notes)
     kept = np.isfinite(flat).all(1) & np.isfinite(targets.reshape(len(targets), -1).double().numpy()).all(1)
     if not kept.all():
-        notes.append(f"{int((~kept).sum())} samples with NaN or Inf were left out")
+        notes.append(f"{counted(int((~kept).sum()), 'sample')} with NaN or Inf left out")
     flat, targets = flat[kept], targets[torch.from_numpy(kept)]
     if len(flat) < LEAST_SAMPLES:
-        raise UsageError(f"{len(flat)} samples are too few to tell; {LEAST_SAMPLES} are the least, hundreds are better")
+        raise UsageError(
+            f"{counted(len(flat), 'sample')}: too few to tell; {LEAST_SAMPLES} are the least, hundreds are better"
+        )
     centred = flat - flat.mean(0)
     scale = np.sqrt(np.square(centred).mean(0))
     varied = scale > 1e-7 * np.abs(flat).max(0, initial=1e-30)
@@ -178,8 +183,8 @@ def _pair(batch: Any, pick: Callable[[Any], Any] | None) -> tuple[Tensor, Tensor
     targets = [t for _, t in tensors_in(target)]
     if not inputs or len(targets) != 1:
         raise UsageError(
-            f"a batch holds {len(inputs)} inputs and {len(targets)} targets that are tensors; one target is needed. "
-            "Hand over arrays: linear_probe(X, y)"
+            f"a batch holds {counted(len(inputs), 'input')} and {counted(len(targets), 'target')} that are tensors; "
+            "one target is needed. Hand over arrays: linear_probe(X, y)"
         )
     if pick is None and isinstance(batch, Tensor | list | tuple) and inputs[0] is targets[0]:
         raise UsageError("a batch holds inputs alone; there is no label to tell about")
@@ -248,12 +253,3 @@ def _kind(targets: Tensor) -> str:
     if targets.dim() == 1 and (flags or not targets.is_floating_point()):
         return "classes" if len(torch.unique(targets)) <= min(MOST_CLASSES, len(targets) // 2) else "numbers"
     return "numbers"
-
-
-def _area(scores: Floats, positive: NDArray[np.bool_]) -> float:
-    """Under the ROC curve: how often a positive sample scores higher than a negative one; ties count half."""
-    ones, zeros = np.sort(scores[positive]), np.sort(scores[~positive])
-    if not len(ones) or not len(zeros):
-        return math.nan
-    below = np.searchsorted(zeros, ones, "left") + np.searchsorted(zeros, ones, "right")
-    return float(below.sum() / (2 * len(ones) * len(zeros)))
