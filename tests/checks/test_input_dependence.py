@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+from collections import OrderedDict, UserDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -125,3 +130,40 @@ def test_identical_samples_are_not_blamed_on_the_model() -> None:
     program = HEALTHY["mlp"]()
     program.train = loader(torch.randn(1, 12).expand(64, 12), torch.randint(0, 4, (64,)))
     assert program.outcome(NAME).passed
+
+
+@dataclass
+class Held:
+    x: Tensor
+    labels: Tensor
+
+
+class Pair(NamedTuple):
+    x: Tensor
+    labels: Tensor
+
+
+class Whole(nn.Module):
+    """Is handed a batch as it is."""
+
+    def __init__(self, leaks: bool) -> None:
+        super().__init__()
+        self.leaks, self.inner = leaks, HEALTHY["mlp"]().model
+
+    def forward(self, batch: Any) -> Tensor:
+        y = self.inner(batch["x"] if isinstance(batch, Mapping) else batch.x)
+        return y + y.roll(1, 0) if self.leaks else y
+
+
+@pytest.mark.parametrize("kind", [Held, Pair, UserDict, OrderedDict, dict])
+@pytest.mark.parametrize("leaks", [False, True])
+def test_a_batch_that_is_handed_over_whole(kind: Any, leaks: bool) -> None:
+    x, y = HEALTHY["mlp"]().train.dataset[:]
+    batches = [kind(x=x[at : at + 16], labels=y[at : at + 16]) for at in range(0, 64, 16)]
+
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch), batch["labels"] if isinstance(batch, Mapping) else batch.labels)
+
+    program = Program(Whole(leaks), batches, more={"step_fn": step})
+    assert program.outcome(NAME).passed
+    assert program.outcome("sample-leakage").passed is not leaks

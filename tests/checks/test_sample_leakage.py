@@ -186,3 +186,125 @@ def test_random_models_are_no_leak() -> None:
     program = HEALTHY["decoder"]()
     program.model = Noisy()
     assert program.outcome(NAME).passed
+
+
+class Mixed(nn.Module):
+    """Gives each sample a part of its neighbour: always, in training mode alone, or of one that it draws."""
+
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self.when, self.body = when, nn.Sequential(nn.Linear(12, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3))
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.body(x))
+        if self.when == "drawn":
+            return y + 0.5 * y[torch.randperm(len(y))] if self.training else y
+        return y + 0.5 * y.roll(1, 0) if self.when == "always" or (self.when == "train" and self.training) else y
+
+
+def test_samples_that_mix_in_training_mode_alone() -> None:
+    program = HEALTHY["mlp"]()
+    program.model = Mixed("train")
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.WARNING and "in training mode" in outcome.text
+
+
+@pytest.mark.parametrize("when", ["never", "drawn"])
+def test_dropout_batch_norm_and_mixup_are_meant(when: str) -> None:
+    program = HEALTHY["mlp"]()
+    program.model = Mixed(when)
+    assert program.outcome(NAME).passed
+
+
+def test_batch_statistics_by_hand_in_training_mode_are_meant() -> None:
+    class Centred(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(12, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.inner(x)
+            return y - y.mean(0) if self.training else y
+
+    program = HEALTHY["mlp"]()
+    program.model = Centred()
+    assert program.outcome(NAME).passed
+
+
+def _by_step(scores: Tensor, target: Tensor) -> Tensor:
+    return F.cross_entropy(scores.flatten(0, 1), target.flatten())
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.head = kind, nn.Linear(16, 4)
+        self.body = nn.GRUCell(6, 16) if kind == "cell" else nn.LSTM(6, 16, batch_first=kind == "batch first")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "cell":
+            state, states = torch.zeros(x.shape[1], 16), []
+            for step in x:
+                state = self.body(step, state)
+                states.append(state)
+            return self.head(torch.stack(states))
+        return self.head(self.body(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["cell", "lstm", "batch first"])
+def test_a_list_of_batches_with_or_without_time_first(kind: str) -> None:
+    torch.manual_seed(0)
+    shape = (16, 10) if kind == "batch first" else (10, 16)
+    batches = [(torch.randn(*shape, 6), torch.randint(0, 4, shape)) for _ in range(4)]
+    outcome = Program(Recurrent(kind), batches, _by_step).outcome(NAME)
+    assert outcome.passed and outcome.figures["samples"] == 16
+    mixing = Program(Then(Recurrent(kind), "reshape"), batches, _by_step)
+    assert mixing.outcome(NAME).passed is False
+
+
+def test_time_first_with_a_target_for_each_sequence() -> None:
+    class Last(Recurrent):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)[-1]
+
+    torch.manual_seed(0)
+    batches = [(torch.randn(10, 16, 6), torch.randint(0, 4, (16,))) for _ in range(4)]
+    outcome = Program(Last("lstm"), batches, nn.CrossEntropyLoss()).outcome(NAME)
+    assert outcome.passed and outcome.figures["samples"] == 16
+
+
+class Neighbours(nn.Module):
+    """One graph of all samples, which the model holds."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        matrix = (torch.rand(40, 40) < 0.2).float()
+        held = {"matrix": matrix, "sparse": matrix.to_sparse(), "edges": matrix.nonzero().T}[kind]
+        self.kind, self.inner = kind, nn.Linear(6, 3)
+        self.register_buffer("held", held)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.inner(x)
+        return y.index_add(0, self.held[0], y[self.held[1]]) if self.kind == "edges" else self.held @ y
+
+
+@pytest.mark.parametrize("kind", ["matrix", "sparse", "edges"])
+def test_a_graph_that_the_model_holds_is_meant(kind: str) -> None:
+    batch = (torch.randn(40, 6), torch.randint(0, 3, (40,)))
+    outcome = Program(Neighbours(kind), [batch], nn.CrossEntropyLoss()).outcome(NAME)
+    assert outcome.passed is None and "graph" in outcome.text
+
+
+def test_a_causal_mask_is_no_graph() -> None:
+    program = HEALTHY["mlp"]()
+    program.model = Mixed("always")
+    program.model.register_buffer("mask", torch.ones(16, 16).tril().bool())
+    assert program.outcome(NAME).passed is False
+
+
+def test_outputs_that_nothing_changes_tell_nothing() -> None:
+    program = HEALTHY["mlp"]()
+    nn.init.zeros_(program.model[-1].weight)
+    assert program.outcome(NAME).passed is None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.model.influence import Change, by_sample, outputs_of, reseed, sample_count, sample_dims
+from torchdoctor.checks.model.influence import SEED, Change, by_sample, outputs_of, reseed, sample_count, sample_dims
 from torchdoctor.checks.model.loss_wiring import wiring_of
 from torchdoctor.checks.repeats.updating import nudge
 from torchdoctor.findings import Fix, Place, Severity
@@ -85,7 +85,7 @@ def _changes(inputs: list[Tensor], numbers: list[int], count: int) -> dict[str, 
     def disturb(number: int, given: Tensor) -> Tensor:
         if number not in numbers:
             return given
-        generator = torch.Generator().manual_seed(number)
+        generator = torch.Generator().manual_seed(SEED + number)
         if not given.is_floating_point():
             return given.reshape(-1)[torch.randperm(given.numel(), generator=generator).to(given.device)].view_as(given)
         std, mean = torch.std_mean(given.float()) if given.numel() > 1 else (torch.ones(()), given.float().mean())

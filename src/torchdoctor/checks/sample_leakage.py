@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.model.influence import (
+    SEED,
     Change,
     by_sample,
     farthest,
     first_to_change,
     outputs_of,
     sample_count,
+    sample_counts,
     sample_dims,
 )
 from torchdoctor.checks.model.loss_wiring import Normalised, wiring_of
+from torchdoctor.checks.model.mode_modules import sensitive_of
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.rules.architecture.representation_collapse import SAME
 from torchdoctor.rules.places import known
@@ -49,7 +52,7 @@ class Leak:
     """that was changed"""
     share: float
     """largest change in the others over that of its own"""
-    others: int
+    moved: tuple[int, ...]
     """samples that changed with it"""
     count: int
     alike: bool
@@ -58,27 +61,56 @@ class Leak:
     """the first in which they mix"""
     kind: str | None = None
 
+    @property
+    def others(self) -> int:
+        return len(self.moved)
+
+    @property
+    def is_statistic(self) -> bool:
+        """All others changed a little, as with a mean over the batch."""
+        return self.others == self.count - 1 and self.share <= STATISTIC / self.count
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Samples that were exchanged one by one."""
+
+    leak: Leak | None = None
+    seen: bool = False
+    """the outputs changed at all, and not by themselves"""
+
 
 def perform(bench: Bench) -> Outcome:
     batch = bench.train[0]
-    count = sample_count(bench, batch)
-    if count is None or count < 2:
+    counts = [count for count in sample_counts(bench, batch) if count > 1]
+    if not counts:
         return skipped("a batch holds a single sample")
     inputs = bench.inputs(batch)
-    if _links_samples(inputs, count):
+    if any(_links_samples(inputs, count) for count in counts):
         return skipped("the inputs link the samples with one another (a graph): they are meant to see each other")
+    if any(holds_links(bench.model, count) for count in counts):
+        return skipped("the model holds links between the samples (a graph): they are meant to see each other")
     norms = [m for m in bench.model.modules() if isinstance(m, _BatchNorm)]
     if any(norm.running_mean is None for norm in norms):
         return skipped("batch norm without running statistics mixes the samples by design, in evaluation too")
-    if not any(sample_dims(tensor, count) for tensor in inputs):
-        return skipped(f"no input has a dimension of {count}, the number of samples")
-    if not any(sample_dims(tensor, count) for tensor in outputs_of(bench, batch)):
-        return skipped(f"no output has a dimension of {count}, the number of samples")
-    leak = leak_of(bench, batch)
+    for what, tensors in (("input", inputs), ("output", outputs_of(bench, batch))):
+        if not any(sample_dims(tensor, count) for tensor in tensors for count in counts):
+            return skipped(f"no {what} has a dimension of {counts[0]}, the number of samples")
+    bench.model.eval()
+    trials = {count: _try_dims(bench, batch, count) for count in counts}
+    apart = next((count for count, trial in trials.items() if trial.seen and trial.leak is None), None)
+    if apart is not None:
+        return _judge_training(bench, batch, apart) or _kept_apart(apart, counts, bool(norms))
+    leak = next((trial.leak for trial in trials.values() if trial.leak is not None), None)
     if leak is None:
-        beside = "; batch norm shares statistics in training mode, as it is meant to" if norms else ""
-        return passed(f"another sample in place of one changes its own output only{beside}", samples=count)
+        return skipped("another sample in place of one changes nothing in the outputs, or they change by themselves")
     return _failure(bench, leak)
+
+
+def _kept_apart(count: int, counts: list[int], normed: bool) -> Outcome:
+    beside = "; batch norm shares statistics in training mode, as it is meant to" if normed else ""
+    taken = f", with {count} taken for the number of samples" if len(counts) > 1 else ""
+    return passed(f"another sample in place of one changes its own output only{taken}{beside}", samples=count)
 
 
 def leak_of(bench: Bench, batch: Any) -> Leak | None:
@@ -86,31 +118,75 @@ def leak_of(bench: Bench, batch: Any) -> Leak | None:
     count = sample_count(bench, batch)
     if count is None or count < 2:
         return None
-    inputs = bench.inputs(batch)
     bench.model.eval()
+    return _try_dims(bench, batch, count).leak
+
+
+def _try_dims(bench: Bench, batch: Any, count: int, seed: int = SEED) -> Trial:
+    """A leak only where none of the dimensions that may run over the samples keeps them apart."""
+    inputs = bench.inputs(batch)
     most = max((len(sample_dims(t, count)) for t in inputs if t.dim() > 2 or not t.is_floating_point()), default=1)
-    found = [_leak_along(bench, batch, inputs, count, number) for number in range(max(1, most))]
-    return found[0] if all(leak is not None for leak in found) else None
+    found = [_try_along(bench, batch, inputs, count, number, seed) for number in range(max(1, most))]
+    return next((trial for trial in found if trial.seen and trial.leak is None), found[0])
 
 
-def _leak_along(bench: Bench, batch: Any, inputs: list[Tensor], count: int, number: int) -> Leak | None:
+def _try_along(bench: Bench, batch: Any, inputs: list[Tensor], count: int, number: int, seed: int) -> Trial:
     """`number`: which of the dimensions that may run over the samples is taken to do so."""
 
     def dim_of(tensor: Tensor) -> int | None:
         dims = sample_dims(tensor, count)
         return dims[min(number, len(dims) - 1)] if dims else None
 
-    base = outputs_of(bench, batch)
+    base = outputs_of(bench, batch, seed=seed)
+    if not _is_repeated(base, outputs_of(bench, batch, seed=seed)):
+        return Trial()  # it draws from generators of its own, or keeps something from pass to pass
+    seen = False
     for sample in sorted({0, count // 2, count - 1}):
         change = _exchange(inputs, dim_of, sample)
-        for before, after in zip(base, outputs_of(bench, batch, change), strict=True):
+        for before, after in zip(base, outputs_of(bench, batch, change, seed), strict=True):
             dim = dim_of(before)
-            leak = _compare(before, after, dim, sample, count) if dim is not None else None
+            if dim is None or before.shape != after.shape:
+                continue
+            seen |= not torch.equal(before, after)
+            leak = _compare(before, after, dim, sample, count)
             if leak is not None:
                 others = [n for n in range(count) if n != sample]
                 module, kind = first_to_change(bench, batch, change, lambda made: _rows(made, count), others)
-                return Leak(**{**vars(leak), "module": module, "kind": kind})
-    return None
+                return Trial(replace(leak, module=module, kind=kind), True)
+    return Trial(None, seen)
+
+
+def _is_repeated(base: list[Tensor], again: list[Tensor]) -> bool:
+    return all(
+        a.shape == b.shape and bool((torch.nan_to_num((a - b).abs().float()) <= _rounding(a)).all())
+        for a, b in zip(base, again, strict=True)
+    )
+
+
+def _rounding(tensor: Tensor) -> float:
+    return ROUNDING * torch.finfo(tensor.dtype).eps * float(torch.nan_to_num(tensor).abs().max())
+
+
+# -- training mode -------------------------------------------------------------------------------
+
+
+def _judge_training(bench: Bench, batch: Any, count: int) -> Outcome | None:
+    """Samples that mix in training mode alone. Batch norm is left out, and so is what draws whom to mix: mixup in a
+    model's forward is meant."""
+    bench.model.train()
+    for module in bench.model.modules():
+        if isinstance(module, _BatchNorm) or hasattr(module, "running_mean"):
+            module.eval()
+    for sensitive in sensitive_of(bench.model):
+        sensitive.module.eval()
+    leak = _try_dims(bench, batch, count).leak
+    if leak is None or leak.is_statistic:
+        return None
+    again = _try_dims(bench, batch, count, SEED + 1).leak
+    return _failure(bench, leak, in_training=True) if again is not None and again.moved == leak.moved else None
+
+
+# -- one sample for another ----------------------------------------------------------------------
 
 
 def _exchange(inputs: list[Tensor], dim_of: Any, sample: int) -> Change:
@@ -133,20 +209,19 @@ def _exchange(inputs: list[Tensor], dim_of: Any, sample: int) -> Change:
 
 
 def _compare(before: Tensor, after: Tensor, dim: int, sample: int, count: int) -> Leak | None:
-    if before.shape != after.shape:
-        return None
     if list(before.shape) == [count, count] and int((before[sample] != after[sample]).sum()) > 1:
         before, after = before.clone(), after.clone()  # similarities of all pairs: those of the changed sample change
         before[:, sample] = after[:, sample] = 0
     moved = torch.nan_to_num((by_sample(after, dim) - by_sample(before, dim)).abs().float()).amax(1)
-    own, others = float(moved[sample]), torch.cat([moved[:sample], moved[sample + 1 :]])
-    limit = max(LEAKED * own, ROUNDING * torch.finfo(before.dtype).eps * float(torch.nan_to_num(before).abs().max()))
-    if float(others.max()) <= limit:
+    own = float(moved[sample])
+    moved[sample] = 0
+    limit = max(LEAKED * own, _rounding(before))
+    if float(moved.max()) <= limit:
         return None
     rows = by_sample(before, dim).float()
     alike = bool((rows - rows[:1]).abs().max() <= SAME * rows.abs().max())
-    share = float(others.max()) / own if own else float("inf")
-    return Leak(sample, share, int((others > limit).sum()), count, alike)
+    share = float(moved.max()) / own if own else float("inf")
+    return Leak(sample, share, tuple((moved > limit).nonzero().flatten().tolist()), count, alike)
 
 
 def _rows(made: Tensor, count: int) -> Tensor | None:
@@ -161,13 +236,34 @@ def _links_samples(inputs: list[Tensor], count: int) -> bool:
     return edges or matrix
 
 
-def _failure(bench: Bench, leak: Leak) -> Outcome:
+def holds_links(model: nn.Module, count: int) -> bool:
+    """A matrix of neighbours, or edges, among as many samples: one graph that every pass goes through."""
+    held = [t for m in model.modules() for t in (*m.buffers(recurse=False), *vars(m).values()) if isinstance(t, Tensor)]
+    return any(_is_matrix(t, count) or _is_edges(t, count) for t in held)
+
+
+def _is_matrix(held: Tensor, count: int) -> bool:
+    """Sparse, or full on both sides of its diagonal: a causal mask is not."""
+    if list(held.shape) != [count, count]:
+        return False
+    return held.layout != torch.strided or not (torch.equal(held, held.tril()) or torch.equal(held, held.triu()))
+
+
+def _is_edges(held: Tensor, count: int) -> bool:
+    whole = held.dtype in (torch.int32, torch.int64) and held.layout == torch.strided
+    pairs = whole and held.dim() == 2 and held.shape[0] == 2 and held.shape[1] > 1
+    return pairs and int(held.min()) >= 0 and int(held.max()) < count
+
+
+def _failure(bench: Bench, leak: Leak, in_training: bool = False) -> Outcome:
     softmax = next((s for s in wiring_of(bench).softmaxes if _is_over_samples(s, leak.count)), None)
     misfit = _built_for_time_first(bench, leak)
     at = f"; they first mix at {clean(leak.module)} ({leak.kind}) or just before it" if leak.module else ""
-    text = f"changing sample {leak.sample} changes the outputs of {leak.others} of the other {leak.count - 1} samples"
+    mode = "in training mode " if in_training else ""
+    others = f"{leak.others} of the other {leak.count - 1} samples"
+    text = f"{mode}changing sample {leak.sample} changes the outputs of {others}"
     places = [Place(module=clean(leak.module))] if leak.module else []
-    diagnosis, severity, fix = None, Severity.ERROR, _MIXED
+    diagnosis, severity, fix = None, Severity.WARNING if in_training else Severity.ERROR, _MIXED
     if softmax is not None:
         at, diagnosis = f": a softmax runs over the samples, dimension 0 of {softmax.shape}", "misplaced-activation"
         fix = Fix("Take it over the classes or the positions.", "torch.softmax(x, dim=-1)")
@@ -181,7 +277,7 @@ def _failure(bench: Bench, leak: Leak) -> Outcome:
     elif leak.alike:
         text, diagnosis = f"{text} and all of them have the same output", "representation-collapse"
         fix = Fix("Pool over positions, not over the batch.", "x = x.mean(dim=1)  # dim 0 is the batch")
-    elif leak.others == leak.count - 1 and leak.share <= STATISTIC / leak.count:
+    elif leak.is_statistic:
         text, severity = (
             f"{text} a little (up to {leak.share:.1%} of its own), as a mean over the batch does",
             Severity.INFO,
@@ -196,7 +292,7 @@ def _failure(bench: Bench, leak: Leak) -> Outcome:
         diagnosis,
         fix,
         severity=severity,
-        evidence=("measured in eval mode, in which batch norm keeps samples apart",),
+        evidence=(_MEASURED_IN_TRAINING if in_training else _MEASURED,),
         where=known(*places),
         others=leak.others,
         share=leak.share,
@@ -207,6 +303,10 @@ def _is_over_samples(softmax: Normalised, count: int) -> bool:
     return softmax.dim == 0 and len(softmax.shape) > 1 and softmax.shape[0] == count
 
 
+_MEASURED = "measured in eval mode, in which batch norm keeps samples apart"
+_MEASURED_IN_TRAINING = (
+    "measured with dropout and batch norm put into eval mode; with all of it there, the samples stay apart"
+)
 _MIXED = Fix(
     "Keep dimension 0 for the samples: look for view or reshape after a transpose, and for mean, softmax or cat over "
     "dimension 0.",

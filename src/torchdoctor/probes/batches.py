@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
@@ -25,6 +29,8 @@ LABELS_LIMIT = 4096
 FACTS_A_PHASE = 40
 """Looks written out in full by phase; later ones only as numbers."""
 LABEL_WINDOW = 16
+LISTED = 16
+"""Entries of a list in which tensors are looked for: more of them are samples, not parts of a batch."""
 
 
 @dataclass
@@ -184,9 +190,56 @@ def batch_tensors(batch: Any) -> list[Tensor]:
     """The tensors of what a loader yielded: tuples, lists, mappings and dataclasses, nested."""
     if isinstance(batch, Tensor):
         return [batch]
-    if isinstance(batch, Mapping):
-        return [t for v in batch.values() for t in batch_tensors(v)]
-    if isinstance(batch, (list, tuple)):
-        return [t for v in batch[:16] for t in batch_tensors(v)]
-    fields = getattr(batch, "__dataclass_fields__", None)
-    return [t for name in fields or () for t in batch_tensors(getattr(batch, name))]
+    parts = _parts(batch)
+    return [t for part in parts.values() for t in batch_tensors(part)] if parts else []
+
+
+def change_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same with another tensor for each that `batch_tensors` finds, in that order; what they are in stays of its
+    kind, and is itself where nothing in it changes."""
+    if isinstance(batch, Tensor):
+        return change(batch)
+    parts = _parts(batch) or {}
+    changed = {key: change_tensors(part, change) for key, part in parts.items()}
+    return batch if all(changed[key] is part for key, part in parts.items()) else _with_parts(batch, changed)
+
+
+def _parts(value: Any) -> dict[Any, Any] | None:
+    """Where tensors are looked for in a container, by key; None for what is none."""
+    if isinstance(value, Mapping):
+        return dict(value.items())
+    if isinstance(value, PackedSequence):
+        return {0: value.data}  # the rest says how it is packed
+    if isinstance(value, (list, tuple)):
+        return dict(enumerate(value[:LISTED]))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+    return None
+
+
+def _with_parts(value: Any, parts: dict[Any, Any]) -> Any:
+    if isinstance(value, Mapping):
+        return parts if type(value) is dict else _mapping_with(value, parts)
+    if isinstance(value, (list, tuple)):
+        items = [*parts.values(), *value[len(parts) :]]
+        return value._make(items) if hasattr(value, "_make") else type(value)(items)
+    try:
+        return dataclasses.replace(value, **parts)
+    except (TypeError, ValueError):  # made otherwise than from its fields
+        other = copy.copy(value)
+        for name, part in parts.items():
+            object.__setattr__(other, name, part)
+        return other
+
+
+def _mapping_with(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+    """Made anew from a dict as most can be, else a copy with other values in it."""
+    with contextlib.suppress(Exception):
+        return type(value)(parts)  # type: ignore[call-arg]
+    try:
+        other: Any = copy.copy(value)
+        for key, part in parts.items():
+            other[key] = part
+    except Exception:
+        return parts
+    return other

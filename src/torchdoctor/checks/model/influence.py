@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.instruments.one_batch import samples_in
-from torchdoctor.instruments.subject import fields_of, logits_of
+from torchdoctor.instruments.subject import logits_of
 from torchdoctor.probes.activations import first_tensor
-from torchdoctor.probes.batches import batch_tensors
+from torchdoctor.probes.batches import batch_tensors, change_tensors
 
 SEED = 20
 """Before every pass, so that two of them draw the same random numbers."""
@@ -27,10 +27,10 @@ MOVED = 1e-5
 Change = Callable[[int, Tensor], Tensor]
 
 
-def outputs_of(bench: Bench, batch: Any, change: Change | None = None) -> list[Tensor]:
+def outputs_of(bench: Bench, batch: Any, change: Change | None = None, seed: int = SEED) -> list[Tensor]:
     """The tensors that the model gives for this batch, as far as they are numbers on a scale. The batch stays as it is,
     whatever the model does to what it is given."""
-    reseed()
+    reseed(seed)
 
     def give(number: int, given: Tensor) -> Tensor:
         return (change(number, given) if change else given).clone()
@@ -41,20 +41,62 @@ def outputs_of(bench: Bench, batch: Any, change: Change | None = None) -> list[T
     return [tensor.detach().clone() for tensor in found if tensor.is_floating_point() and tensor.numel()]
 
 
-def reseed() -> None:
+def reseed(seed: int = SEED) -> None:
     """All that a step may draw from; an experiment puts it back."""
-    torch.manual_seed(SEED)
-    random.seed(SEED)
-    np.random.seed(SEED)
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
 
 
 def sample_count(bench: Bench, batch: Any) -> int | None:
-    """Of this batch; where batches have time before samples, the loader tells."""
+    """Of this batch; the likeliest where its shapes allow for more than one."""
+    return next(iter(sample_counts(bench, batch)), None)
+
+
+def sample_counts(bench: Bench, batch: Any) -> list[int]:
+    """How many samples this batch may have, the likelier first. Batches may have time before samples: then the loader
+    tells, or a target of one number each, or a module that takes time first. Without a loader that is sure of dimension
+    0, and with targets for every step, both are possible."""
+    tensors = [tensor for tensor in batch_tensors(batch) if tensor.dim()]
+    deep, flat = [t for t in tensors if t.dim() > 1], {len(t) for t in tensors if t.dim() == 1}
     told = getattr(bench.train_loader, "batch_size", None)
-    tensors = [tensor for tensor in batch_tensors(batch) if tensor.dim() >= 2]
-    if isinstance(told, int) and tensors and all(t.shape[0] != told and t.shape[1] == told for t in tensors):
-        return told
-    return samples_in(batch)
+    if isinstance(told, int):
+        flat = {told}
+    second = {t.shape[1] for t in deep}
+    if len(second) == 1 and second <= flat and not any(t.shape[0] in flat for t in deep):
+        return list(second)
+    first = samples_in(batch)
+    if first is None or isinstance(told, int) or not _may_begin_with_time(tensors):
+        return [] if first is None else [first]
+    other = deep[0].shape[1]
+    return [other, first] if _is_read_by_time(bench, batch, (first, other)) else [first, other]
+
+
+def _may_begin_with_time(tensors: list[Tensor]) -> bool:
+    """All have the same first two dimensions, and these are not samples and features."""
+    shapes = {tuple(t.shape[:2]) for t in tensors}
+    alike = len(shapes) == 1 and len(shape := shapes.pop()) == 2 and shape[0] != shape[1]
+    return alike and len(tensors) > 1 and any(t.dim() > 2 or not t.is_floating_point() for t in tensors)
+
+
+def _is_read_by_time(bench: Bench, batch: Any, lengths: tuple[int, int]) -> bool:
+    """A recurrent network or an attention that was built for (time, samples, features) is given these lengths."""
+    found: list[bool] = []
+
+    def note(_module: nn.Module, args: Any, kwargs: Any) -> None:
+        given = next(iter(batch_tensors([*args, *kwargs.values()])), None)
+        found.append(given is not None and given.dim() == 3 and tuple(given.shape[:2]) == lengths)
+
+    kinds = (nn.RNNBase, nn.MultiheadAttention)
+    built = [m for m in bench.model.modules() if isinstance(m, kinds) and not m.batch_first]
+    handles = [module.register_forward_pre_hook(note, with_kwargs=True) for module in built]
+    try:
+        if built:
+            outputs_of(bench, batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return any(found)
 
 
 def sample_dims(tensor: Tensor, count: int) -> list[int]:
@@ -80,25 +122,8 @@ def positions_of(batch: Any, wanted: Tensor) -> list[int]:
 
 def with_tensor(batch: Any, position: int, tensor: Tensor) -> Any:
     """The same batch with one of its tensors exchanged."""
-    counter = iter(range(1 << 30))
-
-    def over(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return tensor if next(counter) == position else value
-        if isinstance(value, Mapping):
-            exchanged = {key: over(part) for key, part in value.items()}
-            with contextlib.suppress(TypeError):
-                return type(value)(exchanged)  # type: ignore[call-arg]
-            return exchanged
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(over, value))
-        if isinstance(value, list | tuple):
-            return type(value)(map(over, value))
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return dataclasses.replace(value, **{key: over(part) for key, part in fields_of(value).items()})
-        return value
-
-    return over(batch)
+    counter = itertools.count()
+    return change_tensors(batch, lambda held: tensor if next(counter) == position else held)
 
 
 def farthest(rows: Tensor, at: int) -> int:
