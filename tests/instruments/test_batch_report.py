@@ -148,9 +148,8 @@ def test_a_sample_is_no_batch(sample: object) -> None:
 
 
 def test_a_batch_of_one_is_called_so() -> None:
-    assert str(torchdoctor.validate_batch((IMAGES[:1], CLASSES[:1]))).startswith(
-        "Nothing wrong with this batch of 1 sample."
-    )
+    report = torchdoctor.validate_batch((IMAGES[:1], CLASSES[:1]))
+    assert str(report).startswith("Nothing wrong with this batch of 1 sample.")
     assert "1 samples" not in str(torchdoctor.validate_batch((with_value(TABLE[:1], (0, 0), math.nan), CLASSES[:1])))
 
 

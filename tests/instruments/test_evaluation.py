@@ -368,6 +368,7 @@ def test_bad_outputs_are_left_out_and_told(model: nn.Module, data: TensorDataset
 def test_the_batches_looked_at_may_be_limited(model: nn.Module, data: TensorDataset) -> None:
     found = evaluate(model, DataLoader(data, 16), batches=3)
     assert found.samples == 48 and "first 3 batches" in found.notes[0]
+    assert evaluate(model, DataLoader(data, 16), batches=1).notes == ["only the first batch was looked at"]
 
 
 def test_many_scores_are_thinned_and_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,8 @@ def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluati
         subject.model.eval()
         for number, (batch, indices) in enumerate(with_indices(loader)):
             if wishes.batches is not None and number >= wishes.batches:
-                notes.append(f"only the first {wishes.batches} batches were looked at")
+                first = f"{wishes.batches} batches were" if wishes.batches > 1 else "batch was"
+                notes.append(f"only the first {first} looked at")
                 break
             outputs, target = compare(subject, batch, wishes)
             known &= indices is not None and len(indices) == target.shape[0]
