@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchdoctor.attach.target import CODE, COMMAND, FILE, FOLDER, MODULE, Target
+from torchdoctor.attach.target import Target
+from torchdoctor.experiments.sources import read_sources
 
 DECLARING = frozenset(
     [
@@ -28,7 +29,7 @@ PARSING = frozenset(
 """Calls that make options of the parameters of a function, or the fields of a dataclass, that they are given ..."""
 PARSERS = ("fire", "typer", "tyro", "simple_parsing", "transformers", "trl", "jsonargparse")
 """... in programs that import one of these."""
-FILES_READ, BYTES_READ = 24, 1_000_000
+FILES_READ = 24
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def read_options(target: Target) -> Options:
     """Of what the user wants to run; nothing where its source is not at hand."""
     declared: list[Declared] = []
     read: dict[str, str] = {}
-    sources = list(_sources(target))
+    sources = list(read_sources(target, FILES_READ))
     modules = {m.partition(".")[0] for _, tree in sources for m in _modules(tree)}
     parser = next((m for m in PARSERS if m in modules), None)
     parsed = {name for _, tree in sources for name in _parsed(tree)} if parser else set()
@@ -111,70 +112,6 @@ def set_argument(words: Sequence[str], name: str, value: str) -> list[str] | Non
             given[i + 1] = value
             return given
     return None
-
-
-def _sources(target: Target) -> Iterator[tuple[Path, ast.Module]]:
-    first = _main_file(target)
-    if target.kind == CODE:
-        yield from ((Path("<string>"), tree) for tree in _parse(target.what))
-        return
-    if first is None:
-        return
-    folders = [first.parent, *([Path.cwd()] if target.kind == MODULE else [])]
-    waiting, seen = [first], {first}
-    while waiting and len(seen) <= FILES_READ:
-        path = waiting.pop(0)
-        try:
-            text = path.read_text(errors="replace") if path.stat().st_size <= BYTES_READ else ""
-        except OSError:
-            continue
-        for tree in _parse(text):
-            yield path, tree
-            for near in _imported(tree, path, folders):
-                if near not in seen:
-                    seen.add(near)
-                    waiting.append(near)
-
-
-def _main_file(target: Target) -> Path | None:
-    if target.kind == FILE:
-        return Path(target.what).resolve()
-    if target.kind == FOLDER:
-        return (Path(target.what) / "__main__.py").resolve()
-    if target.kind == COMMAND:
-        named = [w for w in target.arguments if w.endswith(".py") and Path(w).is_file()]
-        return Path(named[0]).resolve() if named else None
-    if target.kind == MODULE:
-        relative = Path(*target.what.split("."))
-        candidates = (Path.cwd() / relative.with_suffix(".py"), Path.cwd() / relative / "__main__.py")
-        return next((c.resolve() for c in candidates if c.is_file()), None)
-    return None
-
-
-def _parse(text: str) -> list[ast.Module]:
-    try:
-        return [ast.parse(text)]
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-
-
-def _imported(tree: ast.Module, path: Path, folders: list[Path]) -> Iterator[Path]:
-    """Files beside the script; installed packages are none of the user's."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names, at = [a.name for a in node.names], folders
-        elif isinstance(node, ast.ImportFrom):
-            base = path.parents[node.level - 1] if 0 < node.level <= len(path.parents) else None
-            inner = [f"{node.module}.{a.name}" if node.module else a.name for a in node.names]
-            names, at = [*([node.module] if node.module else []), *inner], [base] if base is not None else folders
-        else:
-            continue
-        for name in names:
-            relative = Path(*name.split("."))
-            for folder in at:
-                for candidate in (folder / relative.with_suffix(".py"), folder / relative / "__init__.py"):
-                    if candidate.is_file():
-                        yield candidate.resolve()
 
 
 def _parsed(tree: ast.Module) -> Iterator[str]:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from torchdoctor.attach.target import FILE, Target
 from torchdoctor.errors import RunError
 from torchdoctor.experiments.metrics import Metric, read_metrics
 from torchdoctor.experiments.seed_passing import OVERRIDE
+from torchdoctor.experiments.sources import digest_sources
 from torchdoctor.experiments.variants import Variant
 from torchdoctor.run import Run
 from torchdoctor.store.info import read_info
@@ -56,12 +58,12 @@ class Launch:
     wait: float = 0.0
     """seconds before it begins: two that begin at the same time may take the same seed from the clock"""
 
-    @property
+    @cached_property
     def mark(self) -> dict[str, Any]:
-        """By which a run is known again: what was run, as a digest, since arguments may hold secrets."""
+        """By which a run is known again: what was run, as a digest, since arguments may hold secrets; with the source
+        as it stands when the process is about to begin."""
         target, added = self.variant.passing.set_seed(self.variant.target, self.seed)
-        source = Path(target.what).read_bytes() if target.kind == FILE and Path(target.what).is_file() else b""
-        parts = [target.words, added, asdict(self.variant.changes), self.seed, hashlib.sha256(source).hexdigest()]
+        parts = [target.words, added, asdict(self.variant.changes), self.seed, digest_sources(self.variant.target)]
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
         return {"variant": self.variant.name, "seed": self.seed, "digest": digest}
 
