@@ -258,6 +258,45 @@ def test_loaders_that_cannot_be_used_are_told() -> None:
         next(endless([]))
 
 
+PAIRS = [(X[:6], Y[:6]), (X[6:], Y[6:])]
+
+
+class Samples(IterableDataset):
+    def __init__(self, items: list[object]) -> None:
+        self.items, self.walks = items, 0
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        self.walks += 1
+        return iter(self.items)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (TensorDataset(X, Y), r"is a dataset \(TensorDataset\).*DataLoader\(dataset, batch_size"),
+        (Samples([(X[0], 3)]), r"DataLoader\(dataset, batch_size"),
+        (Samples(list(zip(X, Y, strict=True))), r"DataLoader\(dataset, batch_size"),
+        (X, "is a Tensor: this is one batch"),
+        ((X, Y), r"put it in a list: \[batch\]"),
+        ([X, Y], r"put it in a list: \[batch\]"),
+        ((X, [1, 2]), "this is one batch"),
+        ({"x": X, "y": Y}, "is a dict: this is one batch"),
+        ({"train": PAIRS, "test": PAIRS}, "a dict of train, test; hand over what gives batches"),
+    ],
+)
+def test_what_is_no_loader_is_not_taken_for_one(given: object, said: str) -> None:
+    for take in (lambda: first_batches(given, 1), lambda: next(endless(given))):  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=said):
+            take()
+
+
+def test_lists_of_batches_and_streams_of_them_are_loaders() -> None:
+    stream = Samples(PAIRS)
+    assert len(first_batches(stream, 3)) == 2 and stream.walks == 0
+    for batches in (PAIRS, tuple(PAIRS), [X[:6], X[6:]], [X[:6, :2], X[6:]], [{"x": X}], DataLoader(stream, None)):
+        assert len(first_batches(batches, 9)) == len(list(batches))
+
+
 def test_a_stream_without_length() -> None:
     class Stream(IterableDataset):
         def __iter__(self):  # type: ignore[no-untyped-def]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import numbers
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from torch.utils.data import DataLoader
+import numpy as np
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.state import Randomness
+
+ONE_BATCH = "this is one batch; put it in a list: [batch]"
+SAMPLES = "its items are samples, not batches; hand over DataLoader(dataset, batch_size=...)"
 
 
 def first_batches(loader: Iterable[Any], count: int) -> list[Any]:
@@ -59,7 +65,48 @@ def apart(loader: Any) -> Iterator[None]:
 
 
 def check_loader(loader: Any) -> None:
+    """A batch, or a dataset, would be iterated over, too, and give numbers for something else."""
+    if _is_batch(loader):
+        raise UsageError(f"the loader is a {type(loader).__name__}: {ONE_BATCH}")
+    if isinstance(loader, Mapping):
+        raise UsageError(f"the loader is a {type(loader).__name__} of {_names(loader)}; hand over what gives batches")
     if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
         raise UsageError(f"the loader is a {type(loader).__name__} and cannot be iterated over")
     if hasattr(loader, "__next__"):
         raise UsageError("the loader is an iterator, which cannot be put back; hand over what iter() was called on")
+    if isinstance(loader, IterableDataset):
+        _check_stream(loader)
+    elif isinstance(loader, Dataset):
+        raise UsageError(
+            f"the loader is a dataset ({type(loader).__name__}): {SAMPLES}, or batch_size=None where they are batches"
+        )
+
+
+def _is_batch(value: Any) -> bool:
+    """What holds a tensor itself. But a list of tensors of one kind may be batches of inputs alone."""
+    if isinstance(value, Tensor):
+        return True
+    parts = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else []
+    if not any(isinstance(part, Tensor | np.ndarray) for part in parts):
+        return False
+    kinds = {(type(part), getattr(part, "dtype", None), getattr(part, "ndim", None)) for part in parts}
+    return not isinstance(value, list) or len(kinds) > 1
+
+
+def _names(mapping: Mapping[Any, Any]) -> str:
+    return ", ".join(map(str, islice(mapping, 4))) or "nothing"
+
+
+def _check_stream(stream: IterableDataset[Any]) -> None:
+    """A stream may give batches, and some are used as loaders; one whose targets are single numbers gives samples."""
+    randomness = Randomness(stream)
+    try:
+        first = next(iter(stream), None)
+    finally:
+        randomness.put_back()
+    if isinstance(first, list | tuple) and len(first) > 1 and isinstance(first[0], Tensor) and _is_number(first[-1]):
+        raise UsageError(f"the loader is a dataset ({type(stream).__name__}): {SAMPLES}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Number) or (isinstance(value, Tensor) and value.dim() == 0)
