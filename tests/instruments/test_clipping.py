@@ -63,6 +63,7 @@ def test_steps_without_any_gradient_are_told() -> None:
 def test_it_ends_where_the_gradient_breaks() -> None:
     found = advice([*([1.0, 1.1, 0.9] * 10), math.inf])
     assert found.broke_at == 30 and found.needed and "at step 30" in str(found)
+    assert len(found.losses) == len(found.norms) == 30
 
 
 def batches(count: int = 64) -> DataLoader:
@@ -84,6 +85,67 @@ def test_norms_are_those_of_an_unclipped_training() -> None:
             optimizer.step()
     assert found.norms == pytest.approx(expected[:30], rel=1e-5)
     assert not found.adaptive and len(found.losses) == 30
+
+
+@pytest.mark.parametrize("scale", [4.0, 2.0**126])
+def test_norms_under_a_scaler_are_those_of_the_gradient(scale: float) -> None:
+    model, scaler = nn.Linear(5, 3), torch.amp.GradScaler("cpu", init_scale=scale)
+    stray = nn.Linear(5, 3)
+
+    def both(m: nn.Module, batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        return nn.functional.cross_entropy(m[0](batch[0]), batch[1]) + 0 * m[1](batch[0]).sum()
+
+    optimizer, whole = torch.optim.SGD(model.parameters(), 0.0), nn.ModuleList([model, stray])
+    data = [next(iter(batches()))]
+    plain, scaled = (
+        torchdoctor.suggest_clipping(whole, optimizer, data, step_fn=both, steps=20, scaler=s, progress=False)
+        for s in (None, scaler)
+    )
+    assert scaled.norms == pytest.approx(plain.norms, rel=1e-5) and scaled.broke_at is None
+    assert len(scaled.norms) == 20 and scaler.get_scale() == scale
+
+
+class Tiny(torch.autograd.Function):
+    """Passes a gradient on in half precision, as fp16 layers do: small ones are lost."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        return gradient.half().float()
+
+
+def test_what_underflows_without_a_scaler_is_seen_with_it() -> None:
+    model, data = nn.Linear(5, 3), batches()
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+
+    def loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return 1e-9 * nn.functional.cross_entropy(Tiny.apply(outputs * 1.0) * 1.0, target)
+
+    with pytest.raises(UsageError, match="all zero"):
+        torchdoctor.suggest_clipping(model, optimizer, data, loss, steps=20, progress=False)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    found = torchdoctor.suggest_clipping(model, optimizer, data, loss, steps=20, scaler=scaler, progress=False)
+    assert 1e-11 < found.median < 1e-8
+
+
+def test_a_gradient_that_no_scale_mends_ends_it() -> None:
+    model, calls = nn.Linear(5, 3), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+
+    def loss(outputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        value = nn.functional.cross_entropy(outputs, target)
+        if len(calls) > 25:
+            outputs.register_hook(lambda gradient: gradient * math.inf)
+        return value
+
+    scaler = torch.amp.GradScaler("cpu")
+    found = torchdoctor.suggest_clipping(model, optimizer, batches(), loss, steps=60, scaler=scaler, progress=False)
+    assert found.broke_at == 25 and len(found.norms) == len(found.losses) == 25 and len(calls) < 60
+    scaler.unscale_(optimizer)
 
 
 def test_accumulated_batches_are_one_step() -> None:
@@ -122,6 +184,7 @@ def test_a_search_that_calls_back() -> None:
         ({"loss_fn": nn.CrossEntropyLoss(reduction="none")}, "one number"),
         ({"optimizer": "adam"}, "not a torch"),
         ({"steps": 1}, "at least two steps"),
+        ({"scaler": "float16"}, "scaler is a str"),
         ({"max_norm": 0.0}, "above 0"),
         ({"loader": [{"a": torch.ones(2, 5), "b": torch.ones(2)}]}, "none of these is known"),
         ({"loss_fn": lambda o, t: o.sum() * math.nan}, "NaN or Inf from the first step"),

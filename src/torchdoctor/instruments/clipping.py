@@ -46,6 +46,8 @@ DOMINANT = 10.0
 """Largest norm over the median from which a single step can undo many."""
 CALM = 2.5
 """Largest norm over the median up to which there is nothing to cut."""
+MOST_SKIPPED = 200
+"""Updates that a GradScaler may skip: halving its scale so often takes it from the largest float down to one."""
 MOVED, SURE = 1.5, 3.0
 """Factor between the ends of the look, and its standard errors, from which the norms still move."""
 
@@ -64,6 +66,7 @@ class ClippingAdvice(Result):
     norms: NDArray[np.float64]
     """of the gradient before each update, without clipping"""
     losses: NDArray[np.float64]
+    """before the same updates"""
     recommended: float
     median: float
     percentile_95: float
@@ -183,6 +186,7 @@ def suggest_clipping(
     max_norm: float | None = None,
     norm_type: float = 2.0,
     autocast: torch.dtype | None = None,
+    scaler: Any = None,
     progress: bool = True,
 ) -> ClippingAdvice:
     """Trains for so many steps without clipping and proposes a threshold; then everything is as it was.
@@ -190,7 +194,8 @@ def suggest_clipping(
         print(torchdoctor.suggest_clipping(model, optimizer, loader, nn.CrossEntropyLoss()))
 
     `max_norm` is the threshold in use, if any, to see it in the table. `accumulate` batches make up an update; their
-    gradients are averaged. `norm_type` is that of clip_grad_norm_.
+    gradients are averaged. `norm_type` is that of clip_grad_norm_. `autocast` is the type of mixed precision, `scaler`
+    its GradScaler: norms are those after scaler.unscale_(optimizer), and updates that it skips have none.
     """
     if steps < 2 or accumulate < 1:
         raise UsageError(f"steps={steps}, accumulate={accumulate}: at least two steps of one batch each are needed")
@@ -205,6 +210,7 @@ def suggest_clipping(
         accumulate=accumulate,
         max_norm=max_norm,
         norm_type=norm_type,
+        scaler=scaler,
         progress=progress,
     )
 
@@ -218,13 +224,13 @@ def measure_clipping(
     accumulate: int = 1,
     max_norm: float | None = None,
     norm_type: float = 2.0,
+    scaler: Any = None,
     progress: bool = True,
 ) -> ClippingAdvice:
-    if not isinstance(optimizer, Optimizer):
-        raise UsageError(f"optimizer is a {type(optimizer).__name__}, not a torch.optim.Optimizer")
     check_loader(loader)
+    stepper = _Stepper(subject, optimizer, norm_type, scaler)
     with (
-        untouched(*subject.parts, optimizer, loaders=(loader,)),
+        untouched(*subject.parts, optimizer, scaler, loaders=(loader,)),
         torch.enable_grad(),
         contextlib.closing(endless(loader)) as batches,
         progress_bar("training without clipping", steps, progress) as advance,
@@ -232,8 +238,10 @@ def measure_clipping(
         if not subject.model.training:
             subject.model.train()
         norms, losses = [], []
-        for _ in range(steps):
-            norm, loss = _step(subject, optimizer, list(islice(batches, accumulate)), norm_type)
+        while len(norms) < steps:
+            norm, loss = stepper(list(islice(batches, accumulate)))
+            if not math.isfinite(norm) and stepper.still_scales(loss):
+                continue
             norms.append(norm)
             losses.append(loss)
             advance()
@@ -243,28 +251,68 @@ def measure_clipping(
     return advise(np.array(norms), np.array(losses), max_norm, name in OF_TORCH and name not in PLAIN)
 
 
-def _step(subject: Subject, optimizer: Optimizer, batches: list[Any], norm_type: float) -> tuple[float, float]:
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad(set_to_none=True)
+class _Stepper:
+    """One update without clipping; gives the norm of its gradient, and the loss before it."""
+
+    def __init__(self, subject: Subject, optimizer: Optimizer, norm_type: float, scaler: Any) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise UsageError(f"optimizer is a {type(optimizer).__name__}, not a torch.optim.Optimizer")
+        if scaler is not None and not hasattr(scaler, "is_enabled"):
+            raise UsageError(f"scaler is a {type(scaler).__name__}, not a torch.amp.GradScaler")
+        self._subject, self._optimizer, self._norm_type = subject, optimizer, norm_type
+        self._scaler = scaler if scaler is not None and scaler.is_enabled() else None
+        self._searches = isinstance(optimizer, torch.optim.LBFGS)
+        if self._searches and self._scaler is not None:
+            raise UsageError(
+                "LBFGS takes a closure, which a GradScaler cannot serve; leave `scaler` out (bfloat16 needs none)"
+            )
+        self._skipped = 0
+
+    def __call__(self, batches: list[Any]) -> tuple[float, float]:
+        seen: list[tuple[float, float]] = []
+
+        def closure() -> torch.Tensor:
+            loss = self._backward(batches)
+            seen.append((float(nn.utils.clip_grad_norm_(self._held(), math.inf, self._norm_type)), float(loss)))
+            return loss
+
+        if self._searches:
+            self._optimizer.step(closure)
+            return seen[0]
+        closure()
+        if self._scaler is not None:
+            self._scaler.step(self._optimizer)
+            self._scaler.update()
+        elif math.isfinite(seen[0][0]):
+            self._optimizer.step()
+        return seen[0]
+
+    def still_scales(self, loss: float) -> bool:
+        """After a gradient that is not finite: whether that may be the scale's doing, which a scaler finds by trial."""
+        self._skipped += 1
+        scaling = self._scaler is not None and self._scaler.get_scale() >= 1 and self._skipped < MOST_SKIPPED
+        return scaling and math.isfinite(loss)
+
+    def _held(self) -> list[nn.Parameter]:
+        """Of the model, and with a scaler of the optimizer: it unscales these alone."""
+        trained = [p for p in self._subject.model.parameters() if p.requires_grad]
+        if self._scaler is None:
+            return trained
+        own = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+        return [p for p in trained if id(p) in own]
+
+    def _backward(self, batches: list[Any]) -> torch.Tensor:
+        self._optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device="cpu")
         for batch in batches:
-            loss = subject.loss(batch) / len(batches)
+            loss = self._subject.loss(batch) / len(batches)
             if not loss.requires_grad:
                 raise UsageError("the loss hangs on no trainable parameter; torchdoctor.overfit_batch says why")
-            loss.backward()
+            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
             total = total + loss.detach().float().cpu()
-        seen.append((float(nn.utils.clip_grad_norm_(held, math.inf, norm_type)), float(total)))
+        if self._scaler is not None:
+            self._scaler.unscale_(self._optimizer)
         return total
-
-    held = [p for p in subject.model.parameters() if p.requires_grad]
-    seen: list[tuple[float, float]] = []
-    if isinstance(optimizer, torch.optim.LBFGS):
-        optimizer.step(closure)
-    else:
-        closure()
-        if math.isfinite(seen[0][0]):
-            optimizer.step()
-    return seen[0]
 
 
 def advise(
@@ -287,7 +335,7 @@ def advise(
     spikes = int((basis > SPIKE * median).sum())
     return ClippingAdvice(
         norms=kept,
-        losses=losses,
+        losses=losses[finite],
         recommended=recommended,
         median=median,
         percentile_95=high,

@@ -34,6 +34,8 @@ class Measure:
     """takes the parts and the options"""
     drives: bool = True
     """it needs losses from the script's loop"""
+    one_optimizer: bool = False
+    """it makes updates by the script's optimizer"""
     of_weights: bool = False
     """what it says holds for one set of weights, and most ask it of trained ones"""
 
@@ -76,6 +78,7 @@ def clipping(parts: Parts, **options: Any) -> Result:
         _loader(parts),
         accumulate=parts.accumulation,
         max_norm=clipped_at(parts),
+        scaler=_scaler(parts),
         **options,
     )
 
@@ -187,9 +190,9 @@ def evaluate(parts: Parts, **options: Any) -> Result:
 
 
 MEASURES = {
-    "lr": Measure(find_rates),
+    "lr": Measure(find_rates, one_optimizer=True),
     "overfit": Measure(overfit),
-    "clipping": Measure(clipping),
+    "clipping": Measure(clipping, one_optimizer=True),
     "noise-scale": Measure(noise_scale, of_weights=True),
     "sharpness": Measure(sharpness, of_weights=True),
     "landscape": Measure(landscape, of_weights=True),
