@@ -368,6 +368,7 @@ def test_what_is_shown() -> None:
     chart = result.plot()
     assert f"Set {result.recommended:.2g}" in chart.layout.title.text and chart.layout.xaxis.type == "log"
     assert {"batches", "band of the seeds", "smoothed", "quick sweep"} <= {t.name for t in chart.data}
-    assert "<pre>" in result._repr_html_()
+    shown = [result._repr_html_() for _ in range(2)]
+    assert all("<pre>" in page and "plotly.js v" in page and "Plotly.newPlot" in page for page in shown)
     kept = json.loads(json.dumps(result.to_dict()))
     assert kept["recommended"] == result.recommended and len(kept["sweeps"]) == 3

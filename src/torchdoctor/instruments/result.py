@@ -31,12 +31,14 @@ class Result(ABC):
         return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def _repr_html_(self) -> str:
+        """Text and picture, with Plotly's own script in it: every cell shows it alone, whichever was run before, in an
+        exported page and without a network, too. That takes some megabytes; `print(result)` takes none."""
         text = f"<pre>{html.escape(str(self))}</pre>"
         try:
             figure = self.plot()
         except UsageError:
             return text
-        return text + figure.to_html(full_html=False, include_plotlyjs=_script())
+        return text + figure.to_html(full_html=False, include_plotlyjs=True)
 
 
 def plain(value: Any) -> Any:
@@ -68,13 +70,3 @@ def new_figure(title: str, x: str, y: str, **layout: Any) -> Figure:
     figure = Figure()
     figure.update_layout(title=title, xaxis_title=x, yaxis_title=y, template="plotly_white", **layout)
     return figure
-
-
-_shown = False
-
-
-def _script() -> bool:
-    """Plotly's own script comes with the first figure of a process, so that a notebook needs no network."""
-    global _shown
-    first, _shown = not _shown, True
-    return first
