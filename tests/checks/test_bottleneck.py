@@ -41,6 +41,12 @@ def test_nothing_stands_out() -> None:
     assert said is not None and said.startswith("No bottleneck stands out") and "12 updates" in said and "5%" in said
 
 
+def test_data_checks_that_could_not_be_made_do_not_pass() -> None:
+    assert "the data checks pass" in (_named() or "")
+    assert "1 of 2 data checks pass" in (_named(label_values=skipped("could not be examined")) or "")
+    assert "data checks" not in (_named(label_values=_bad("rare words", Severity.INFO)) or "")
+
+
 def test_too_little_was_looked_at() -> None:
     assert name_bottleneck(Bench(Subject(nn.Linear(1, 1)), [])) is None
     assert _named(memorise=skipped("slow"), run_cost=skipped("no batch")) is None

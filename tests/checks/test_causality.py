@@ -147,6 +147,15 @@ def test_an_encoder_may_look_both_ways(causal: bool) -> None:
     assert outcome.passed is causal
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_source_of_a_copy_may_be_seen(causal: bool) -> None:
+    """Its next steps are the targets, too."""
+    ids = _ids(length=11)
+    outcome = Program(Translation(causal), loader(ids, ids[:, :-1], ids[:, 1:].clone()), token_loss).outcome(NAME)
+    assert outcome.passed is causal
+    assert causal or "decoder" in outcome.text
+
+
 def test_tagging_and_masking_may_look_both_ways() -> None:
     ids = _ids()
     tags = Program(Language("lstm", True), loader(ids, ids % 5), token_loss).outcome(NAME)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Subset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, WeightedRandomSampler
 
 from checks.programs import HEALTHY, Program, loader
 from torchdoctor.findings import Severity
@@ -304,3 +304,88 @@ def test_what_an_autoencoder_rebuilds_are_no_labels() -> None:
     model = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 12))
     program = Program(model, loader(x, x), nn.BCEWithLogitsLoss())
     assert program.outcome(NAME).passed is not False
+
+
+def _mixup(samples: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    x, y = torch.stack([a for a, _ in samples]), nn.functional.one_hot(torch.stack([b for _, b in samples]), 4).float()
+    order = torch.randperm(len(x))
+    return 0.7 * x + 0.3 * x[order], 0.7 * y + 0.3 * y[order]
+
+
+def _merged(samples: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    return torch.stack([a for a, _ in samples]), torch.stack([b for _, b in samples]) // 2
+
+
+@pytest.mark.parametrize("collate", [_mixup, _merged])
+def test_labels_that_a_collate_fn_makes(collate: Any) -> None:
+    """Stored ones say nothing of them."""
+    program = HEALTHY["mlp"]()
+    x, y = tensors(program)
+    program.train = loader(x, y * 2 if collate is _merged else y, collate_fn=collate)
+    outcome = program.outcome(NAME)
+    assert outcome.passed, outcome.text
+
+
+def test_a_rare_label_out_of_range_behind_a_collate_fn_that_keeps_it() -> None:
+    program = HEALTHY["mlp"]()
+    x, y = tensors(program)
+    y[-1] = 7
+    kept = lambda samples: (torch.stack([a for a, _ in samples]), torch.stack([b for _, b in samples]))  # noqa: E731
+    program.train = loader(x, y, shuffle=False, collate_fn=kept, batch=4)
+    assert program.outcome(NAME, quick=True).diagnosis == "invalid-labels"
+
+
+class Texts(Dataset[Any]):
+    """Rows of ids of any length and a label."""
+
+    def __init__(self, count: int, row: Any) -> None:
+        torch.manual_seed(0)
+        lengths = torch.randint(3, 9, (count,)).tolist()
+        self.data = [row(torch.randint(0, 50, (length,)).tolist(), n % 3) for n, length in enumerate(lengths)]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        ids, label = self.data[index].values() if isinstance(self.data[index], dict) else self.data[index]
+        return torch.tensor(ids), label
+
+
+@pytest.mark.parametrize("row", [lambda ids, y: (ids, y), lambda ids, y: [ids, y], lambda ids, y: {"ids": ids, "y": y}])
+def test_rows_of_any_length(row: Any) -> None:
+    def pad(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+        ids = nn.utils.rnn.pad_sequence([a for a, _ in samples], batch_first=True)
+        return ids, torch.tensor([b for _, b in samples])
+
+    class Bag(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.Embedding(50, 16), nn.Linear(16, 3)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.head(self.words(ids).mean(1))
+
+    train, val = (DataLoader(Texts(count, row), 16, collate_fn=pad) for count in (320, 96))
+    program = Program(Bag(), train, nn.CrossEntropyLoss(), val)
+    outcome = program.outcome(NAME)
+    assert outcome.passed and "320 training labels of 3 classes" in outcome.text
+    assert program.outcome("validation-alike").passed
+
+
+@pytest.mark.parametrize("weighed", ["focal", "by hand", "not"])
+def test_rare_positives_that_are_weighed_by_hand(weighed: str) -> None:
+    torch.manual_seed(1)
+    x, y = torch.randn(1600, 12), (torch.arange(1600) % 42 == 0).float()
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        function = nn.functional.binary_cross_entropy_with_logits
+        if weighed == "not":
+            return function(scores[:, 0], target)
+        each = function(scores[:, 0], target, reduction="none")
+        weight = (1 - torch.exp(-each)) ** 2 if weighed == "focal" else torch.where(target == 1, 40.0, 1.0)
+        return (weight * each).mean()
+
+    outcome = Program(nn.Linear(12, 1), loader(x, y), loss).outcome(NAME)
+    assert outcome.diagnosis == "class-imbalance"
+    assert outcome.severity is (Severity.WARNING if weighed == "not" else Severity.INFO)
+    assert ("nothing makes up for it" in outcome.text) is (weighed == "not")

@@ -90,9 +90,12 @@ def _throughput(bench: Bench) -> str | None:
 def _nothing(bench: Bench) -> str | None:
     """Said only where the three were looked at, or two of them."""
     said = []
-    data = [c.check.name for c in all_checks() if c.check.part == DATA and c.check.name in bench.outcomes]
-    if any(bench.outcomes[name].passed for name in data):
+    names = [c.check.name for c in all_checks() if c.check.part == DATA]
+    data = [bench.outcomes[name].passed for name in names if name in bench.outcomes]
+    if data and all(data):
         said.append("the data checks pass")
+    elif any(data) and False not in data:
+        said.append(f"{sum(map(bool, data))} of {len(data)} data checks pass, the others could not be made")
     learned, cost = bench.outcomes.get(MEMORISE), bench.outcomes.get(COST)
     if learned is not None and learned.passed:
         steps = learned.figures.get("steps")

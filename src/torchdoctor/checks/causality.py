@@ -48,11 +48,16 @@ def perform(bench: Bench) -> Outcome:
     if not sequences:
         copied = _copies(bench, look, inputs) if not found else None
         return outcome_of(found[0]) if found else copied or skipped(_why_not(look, inputs))
-    for sequence in sequences:
-        outcome = _look_ahead(bench, look, sequence, found)
-        if outcome is not None:
-            return outcome
+    judged = [o for sequence in sequences if (o := _look_ahead(bench, look, sequence, found)) is not None]
+    if judged:
+        return _of_decoder(judged)
     return outcome_of(found[0]) if found else skipped("the outputs have no dimension of time")
+
+
+def _of_decoder(judged: list[Outcome]) -> Outcome:
+    """Of several inputs whose next step is asked for, one that is read from left to right is what the prediction goes
+    on from; the others, such as the source of a copy, may be seen as a whole. Sources come first among inputs."""
+    return next((outcome for outcome in judged if outcome.passed), judged[-1])
 
 
 def _wanted(bench: Bench, look: Look) -> list[Tensor]:

@@ -16,6 +16,7 @@ from torchdoctor.checks.data.balance import (
     LEAST_LABELS,
     Labels,
     goes_in_unchanged,
+    is_soft,
     judge_balance,
     judge_many,
     labels_of,
@@ -136,16 +137,19 @@ def _ignore_index(call: LossCall) -> int:
 
 
 def _judge_all_labels(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
-    """The stored labels of both splits against the outputs, where they go into the loss as they are."""
+    """The stored labels of both splits against the outputs, where those of training go into the loss as they are."""
     call = next((c for c in reversed(baseline.loss_calls(run)) if c.function in CLASSES), None)
-    if call is None or not goes_in_unchanged(looks.train[0], CLASSES):
+    if call is None or is_soft(call) or not goes_in_unchanged(looks.train[0], CLASSES):
+        return None
+    if not Source(bench.train_loader, bench.train).keeps_targets:
         return None
     for name, loader, batches in (
         ("training", bench.train_loader, bench.train),
         ("validation", bench.validation_loader, bench.validation),
     ):
-        labels = Source(loader, batches).labels
-        if labels is None or not np.isfinite(labels).all():
+        source = Source(loader, batches)
+        labels = source.labels
+        if labels is None or not np.isfinite(labels).all() or not source.keeps_targets:
             continue
         kept = labels[labels != call.ignore_index] if call.ignore_index is not None else labels
         if not len(kept):

@@ -62,7 +62,7 @@ class Labels:
 def labels_of(bench: Bench, looks: Looks, source: Source, run: Run) -> Labels | None:
     """None where they are no classes, or there is more than one a sample."""
     calls = [c for c in baseline.loss_calls(run) if c.function in CLASSES]
-    if not calls or not outcomes.is_by_sample(run) or any(_is_soft(c) for c in calls):
+    if not calls or not outcomes.is_by_sample(run) or any(is_soft(c) for c in calls):
         return None
     ignore = calls[-1].ignore_index
     drawn = [t.flatten().cpu().double().numpy() for look in looks.train for t in _classes_of(bench, look)]
@@ -70,7 +70,7 @@ def labels_of(bench: Bench, looks: Looks, source: Source, run: Run) -> Labels | 
         return None  # positions in the batch, of a contrastive loss
     seen = np.concatenate(drawn) if drawn else np.zeros(0)
     unchanged = goes_in_unchanged(looks.train[0], CLASSES)
-    stored = source.labels_across(READ) if source.is_indexed and unchanged else None
+    stored = source.labels_across(READ) if source.is_indexed and unchanged and source.keeps_targets else None
     whole = stored is not None and len(stored) == len(source.indices)
     values = seen if stored is None or len(stored) < len(seen) else stored.astype(np.float64)
     values, seen = (part[(part != ignore) & np.isfinite(part)] for part in (values, seen))
@@ -83,7 +83,8 @@ def _classes_of(bench: Bench, look: Look) -> list[Tensor]:
     return (called or targets_of(bench, look))[:1]
 
 
-def _is_soft(call: LossCallFact) -> bool:
+def is_soft(call: LossCallFact) -> bool:
+    """Targets are probabilities, not classes."""
     indices = call.target_dtype is not None and not call.target_dtype.startswith(("float", "bfloat"))
     return not call.target_integral or (call.function in baseline.CLASSIFICATION and not indices)
 
@@ -104,6 +105,8 @@ def judge_balance(labels: Labels | None, run: Run) -> Outcome | None:
         return failed(text, class_imbalance.RULE.name, fix, severity=Severity.ERROR if sure else Severity.WARNING)
     if share < DOMINANT or outcomes.is_weighted(run) or _is_evened_out(labels):
         return None
+    if any(c.reduction == "none" for c in baseline.loss_calls(run)):
+        return _note_imbalance(labels, frequent, share)
     binary = all(c.function in baseline.BINARY for c in baseline.loss_calls(run))
     ratio = counts[frequent] / (sum(counts.values()) - counts[frequent])
     code = (
@@ -122,6 +125,20 @@ def judge_balance(labels: Labels | None, run: Run) -> Outcome | None:
             code,
         ),
         severity=Severity.WARNING,
+        share=share,
+    )
+
+
+def _note_imbalance(labels: Labels, frequent: int, share: float) -> Outcome:
+    """Of a loss that gives one number a sample: what makes one of them, a focal loss say, may make up for it."""
+    return failed(
+        f"{share:.1%} of the {labels.said} are class {frequent}: naming it always is {share:.1%} accurate",
+        class_imbalance.RULE.name,
+        Fix(
+            "Judge by recall by class rather than by accuracy.",
+            "recall = torch.stack([(predicted[y == c] == c).float().mean() for c in y.unique()])",
+        ),
+        severity=Severity.INFO,
         share=share,
     )
 

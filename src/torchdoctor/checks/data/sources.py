@@ -165,6 +165,21 @@ class Source:
         return None
 
     @cached_property
+    def keeps_targets(self) -> bool:
+        """Batches hold the targets as the samples have them: no collate_fn makes others of them, as mixup does."""
+        collate = getattr(self.loader, "collate_fn", None)
+        if collate is None or collate is default_collate:
+            return True
+        items = self.items(self.indices[self.places(CONFIRMING)], ITEM_SECONDS / 2)
+        try:
+            with drawing_kept(self.dataset):
+                held = batch_tensors(target_of(collate(list(items))))[0].flatten().tolist()
+        except Exception:
+            return False
+        wanted = [as_number(target_of(item)) for item in items]
+        return len(held) == len(wanted) and all(agree(a, b) for a, b in zip(held, wanted, strict=True))
+
+    @cached_property
     def unchanged(self) -> dict[int, Column]:
         """Columns that an item's inputs are taken from as they are stored, by the input's position."""
         if not self.is_indexed:
@@ -224,15 +239,17 @@ class Column:
 
     def numbers(self) -> NDArray[Any] | None:
         """One number a sample, or None."""
-        first = self.held[0]
-        one = first.numel() == 1 if isinstance(first, Tensor) else np.size(first) == 1
-        if not one or as_number(first) is None:
+        if as_number(self.held[0]) is None:
             return None
         values = self.take(np.arange(len(self.indices)))
         if isinstance(values, Tensor):
             values = values.detach().cpu()
             values = values.double().numpy() if values.is_floating_point() else values.numpy()
-        return np.asarray(values).reshape(len(values))
+        try:
+            laid = np.asarray(values).reshape(len(values))
+        except ValueError:  # rows of any length, whose first is one number by chance
+            return None
+        return laid if laid.dtype.kind in "biuf" else None
 
 
 def same(a: Tensor, b: Tensor) -> bool:
