@@ -336,3 +336,24 @@ for epoch in range(20):
             opt.step()
 """
     assert "several optimizers" in drive(body, tmp_path)["why_not"]
+
+
+def test_optimizers_that_step_after_one_backward_are_driven(tmp_path: Path) -> None:
+    body = """
+model = net()
+ones = [torch.optim.Adam(model[0].parameters(), 1e-3), torch.optim.SGD(model[1:].parameters(), 0.1)]
+for epoch in range(20):
+    for a, b in train:
+        loss = F.cross_entropy(model(a), b)
+        for o in ones:
+            o.zero_grad()
+        loss.backward()
+        for o in ones:
+            o.step()
+    with torch.no_grad():
+        for a, b in val:
+            F.cross_entropy(model(a), b).item()
+"""
+    told = drive(body, tmp_path)
+    assert told["why_not"] is None and "error" not in told
+    assert told["accumulation"] == 1 and told["fitted"][1] < told["fitted"][0]

@@ -47,7 +47,9 @@ LISTED = {"listed": [{"name": n, "asks": f"is {n} well", "part": "model"} for n 
 MADE = {"made": {"name": "one", "passed": True, "text": "yes", "asks": "is one well", "part": "model"}}
 
 
-@pytest.mark.parametrize(("last", "why", "times"), [({"killed": "late"}, "9 s were over", 1), ({}, "process ended", 2)])
+@pytest.mark.parametrize(
+    ("last", "why", "times"), [({"killed": "late"}, "9 s of --timeout were over", 1), ({}, "process ended", 2)]
+)
 def test_checks_that_were_not_made_are_told(
     last: dict[str, Any], why: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

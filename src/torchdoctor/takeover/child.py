@@ -64,7 +64,8 @@ def serve(
     attachment.begin()
     after_import("torch", rehearsal.arrange)
     try:
-        ending = execute(Target(request["kind"], request["what"], tuple(request["arguments"])))
+        target = Target(request["kind"], request["what"], tuple(request["arguments"]))
+        ending = execute(target, attachment.leaving_early)
     except ScriptError as error:
         child.end(refused=str(error))
     raised = f"{ending.exception['type']}: {ending.exception['message'][:300]}" if ending.exception else None
@@ -73,7 +74,8 @@ def serve(
         rehearsal.wait()
     session: Any = attachment.session
     trained = session is not None and session.loop.updates > 0
-    if trained:
-        session.finish()
-        over(child, session.record.stored_run())
+    if session is not None:
+        session.finish(ending.how, exception=ending.exception)
+        if session.record.started:  # what broke its first batch is seen, too
+            over(child, session.record.stored_run())
     child.end(ended=raised or "", trained=trained)

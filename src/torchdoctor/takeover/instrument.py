@@ -33,6 +33,8 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
     chosen = MEASURES[child.request["instrument"]]
     if chosen.drives and rehearsal.why_not is not None:
         child.end(why_not=rehearsal.why_not)
+    if chosen.one_optimizer and len(rehearsal.optimizers()) > 1:
+        child.end(why_not="several optimizers make the updates together, and this is of one")
     try:
         parts = lay_out(rehearsal)
         parts = replace(parts, accumulation=parts.accumulation * LIMITS.accumulation)

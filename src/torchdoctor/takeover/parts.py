@@ -55,7 +55,7 @@ def lay_out(rehearsal: Rehearsal) -> Parts:
         validation=_batches(rehearsal, validation),
         train_loader=None if rehearsal.tapes else train,
         validation_loader=validation,
-        optimizers=[optimizer for _, optimizer in session.registry.live_optimizers()],
+        optimizers=rehearsal.optimizers(),
         schedulers=rehearsal.schedulers,
         scalers=list(session.capturing.scalers),
         epochs=rehearsal.length.epochs,

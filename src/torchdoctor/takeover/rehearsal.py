@@ -17,6 +17,7 @@ from typing import Any
 
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.facts import TRAIN, VALIDATION, OrderFact
+from torchdoctor.takeover.turns import Turns
 
 TRAIN_BATCHES, OTHER_BATCHES = 12, 6
 """Of a walk through a loader."""
@@ -54,7 +55,7 @@ class Rehearsal:
         """the script compiles; that is left out, as hooks are not called in what is compiled"""
         self._fetched = 0
         """batches of training"""
-        self._updates = 0
+        self._turns = Turns()
         self._until_update = (0, 0)
         """batches and backwards until the last update"""
         self.driver: Any = None
@@ -118,7 +119,7 @@ class Rehearsal:
         from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
         register_optimizer_step_pre_hook(lambda *_: self._keep())
-        register_optimizer_step_post_hook(lambda *_: self._updated())
+        register_optimizer_step_post_hook(lambda optimizer, *_: self._updated(optimizer))
 
     # -- while it rehearses ----------------------------------------------------------------
 
@@ -188,12 +189,12 @@ class Rehearsal:
             self._recorder = Recorder(self.roots(), KEPT)
             self._recorder.begin()
 
-    def _updated(self) -> None:
+    def _updated(self, optimizer: Any) -> None:
         """A loop that takes its batches from no loader is left here, once enough of its steps are known."""
         if threading.get_ident() != self._thread:
             return
         if self.driver is None:
-            self._updates += 1
+            self._turns.stepped(optimizer, self.session.loop.backwards)
             self._until_update = (self._fetched, self.session.loop.backwards)
         if self._recorder is not None:
             self._recorder.forget()
@@ -209,14 +210,14 @@ class Rehearsal:
         read = [loader for key, loader in self.loaders.items() if self._trained_on.get(key, 0) > 1]
         if len(_datasets(loader for loader in read if self._phase(loader) != VALIDATION)) > 1:
             self._take_tapes("the loop takes batches from several loaders at a time")
-        elif len(list(self.session.registry.live_optimizers())) > 1:
+        elif self._turns.are_taken:
             self.why_not = "several optimizers take turns in the loop"
         else:
             self.driver = Driver(self.roots(), self.session.step_start.lead, self.accumulation())
         self._begin()
 
     def _take_tapes(self, reason: str) -> None:
-        if len(list(self.session.registry.live_optimizers())) > 1:
+        if len(self.optimizers()) > 1:
             self.why_not = f"{reason}, and several optimizers take turns in it"
         elif self._recorder is None or self._recorder.why_not or not self._recorder.batches:
             more = self._recorder.why_not if self._recorder is not None else None
@@ -242,7 +243,7 @@ class Rehearsal:
         self.sets_rates = not self.schedulers and reached != self._rates()
         self._leave_zero(reached)
         if self.driver is not None:
-            self.driver.take_over(optimizer for _, optimizer in self.session.registry.live_optimizers())
+            self.driver.take_over(self.optimizers())
         self._work.start()
         if self.driver is None:
             self.wait()
@@ -251,7 +252,12 @@ class Rehearsal:
         return [float(group["lr"]) for group in self._groups() if "lr" in group]
 
     def _groups(self) -> list[dict[str, Any]]:
-        return [group for _, optimizer in self.session.registry.live_optimizers() for group in optimizer.param_groups]
+        return [group for optimizer in self.optimizers() for group in optimizer.param_groups]
+
+    def optimizers(self) -> list[Any]:
+        """Those that make the updates now: an earlier stage's may be there still."""
+        live = [optimizer for _, optimizer in self.session.registry.live_optimizers()]
+        return [optimizer for optimizer in live if self._turns.is_at_work(optimizer)] or live
 
     def _leave_zero(self, reached: list[float]) -> None:
         """Where the loop itself warms the rate up from nothing, nothing could be learned at its first one."""
@@ -265,7 +271,7 @@ class Rehearsal:
 
     def roots(self) -> list[Any]:
         """The models whose parameters are trained."""
-        held = {id(p) for _, o in self.session.registry.live_optimizers() for g in o.param_groups for p in g["params"]}
+        held = {id(p) for group in self._groups() for p in group["params"]}
         return [
             model for _, model in self.session.registry.live_models() if any(id(p) in held for p in model.parameters())
         ]
@@ -282,7 +288,7 @@ class Rehearsal:
         fetched, backwards = self._until_update
         if any(fact.closure for fact in self.session.record.run().facts(OrderFact)):
             backwards = fetched - self.session.step_start.lead  # such an optimizer may ask for several losses of one
-        return max(1, round(backwards / max(1, self._updates)))
+        return max(1, round(backwards / max(1, self._turns.count)))
 
     def loader_of(self, phase: str) -> Any:
         return next((loader for loader in self.loaders.values() if self._phase(loader) == phase), None)
