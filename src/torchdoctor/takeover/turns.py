@@ -1,4 +1,4 @@
-"""Several optimizers in one loop: whether they step together after one backward, one stage after the other, or by turns."""
+"""Several optimizers in one loop: do they step together after one backward, one stage after the other, or by turns?"""
 
 from __future__ import annotations
 
