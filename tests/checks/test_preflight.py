@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,11 @@ from torch import Tensor, nn
 
 from checks.programs import HEALTHY, Program
 from torchdoctor import check
-from torchdoctor.findings import Severity
+from torchdoctor.checks.check import failed, passed, skipped
+from torchdoctor.checks.checklist import Checked, Checklist
+from torchdoctor.checks.performing import all_checks
+from torchdoctor.errors import UsageError
+from torchdoctor.findings import Fix, Severity
 
 
 def _bytes(value: Any) -> Any:
@@ -111,3 +116,70 @@ def test_a_check_that_fails_leaves_no_trace_either() -> None:
     made = check(program.model, program.train, program.loss_fn, optimizer=program.optimizer, progress=False)
     assert any("no more" in c.outcome.text for c in made.checked)
     assert before == _state(program, generator, scheduler)
+
+
+class _StepsOnly:
+    """A schedule of one's own, of which nothing can be put back."""
+
+    def step(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"optimizer": "adam"}, "optimizer is a str"),
+        ({"optimizer": torch.optim.Adam}, "optimizer is the class Adam"),
+        ({"scheduler": _StepsOnly()}, "no state_dict()"),
+        ({"loss_fn": None}, "hand over loss_fn"),
+        ({"scripted": True}, "scripted"),
+        ({"only": "memory"}, "'memory'"),
+    ],
+)
+def test_wrong_use_is_refused_instead_of_told_by_every_check(given: dict[str, Any], named: str) -> None:
+    program = HEALTHY["mlp"]()
+    model = torch.jit.script(program.model) if given.pop("scripted", False) else program.model
+    loss_fn = given.pop("loss_fn", program.loss_fn)
+    with pytest.raises(UsageError, match=re.escape(named)):
+        check(model, program.train, loss_fn, quick=True, progress=False, **given)
+
+
+def test_one_check_by_its_name_and_several_optimizers() -> None:
+    program = HEALTHY["mlp"]()
+    both = {"optimizer": [program.optimizer, torch.optim.SGD([nn.Parameter(torch.zeros(1))], 1.0)]}
+    made = check(program.model, program.train, program.loss_fn, only="optimizer-coverage", progress=False, **both)
+    assert [c.check.name for c in made.checked] == ["optimizer-coverage"] and made.passed
+
+
+def test_nothing_examined_is_not_passed_and_notes_are_not_failures() -> None:
+    kind = next(c.check for c in all_checks())
+    nothing = Checklist([Checked(kind, skipped("no batch"), 0.0)] * 3)
+    assert not nothing.passed and "3 not examined" in str(nothing)
+    assert nothing.plot().layout.title.text == "None of 3 checks could tell"
+    note = failed("it may be meant", None, Fix("Look at it."), severity=Severity.INFO)
+    mixed = Checklist([Checked(kind, outcome, 0.0) for outcome in (passed("well"), note, skipped("no batch"))])
+    assert mixed.passed and mixed.plot().layout.title.text == "All that was checked is well (1)"
+    assert "1 of 3 passed, 0 failed, 1 of note, 1 not examined" in str(mixed)
+
+
+def test_a_finding_is_as_sure_as_its_check_and_what_several_see_is_told_once() -> None:
+    first, second = (c.check for c in all_checks()[:2])
+    fix, name = Fix("Scale them."), "unnormalized-inputs"
+    warned = failed("too large", name, fix, severity=Severity.WARNING)
+    again = failed("(as that says)", name, fix, severity=Severity.INFO, consequence_of=name)
+    likely = failed("probably", "dead-relu", fix, consequence_of=name, proven=False)
+    found = Checklist([Checked(first, warned, 0.0), *(Checked(second, o, 0.0) for o in (again, likely))]).findings()
+    told = {f.name: (f.confidence, f.consequence_of) for f in found}
+    assert told == {name: (0.8, None), "dead-relu": (0.6, name)}
+
+
+def test_a_compiled_model_is_checked_as_it_is_written() -> None:
+    """Dynamo would trace the hooks of the checks, and take half a minute for it."""
+    program = HEALTHY["mlp"]()
+    torch._dynamo.reset()
+    compiled = torch.compile(program.model)
+    made = check(compiled, program.train, program.loss_fn, optimizer=program.optimizer, quick=True, progress=False)
+    assert not torch._dynamo.utils.counters["frames"]
+    told = {c.check.name: c.outcome for c in made.checked}
+    assert told["gradients-reach"].passed and told["activation-health"].passed
+    assert "without torch.compile" in told["run-cost"].text

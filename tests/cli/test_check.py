@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from processes import preloaded_torchdoctor
+from torchdoctor.report.checklist import shortfall
 
 SCRIPT = """
 import torch
@@ -129,3 +130,38 @@ def test_a_module_that_is_not_there(tmp_path: Path) -> None:
     done = preloaded_torchdoctor("check", "-m", "no_such_module", cwd=tmp_path)
     assert done.returncode == 1
     assert "No module named" in done.stdout and "Traceback" not in done.stdout + done.stderr
+
+
+IN_TURNS = (
+    HEALTHY.partition("for epoch")[0]
+    + """
+other = torch.optim.SGD(model.parameters(), 1e-3)
+for epoch in range(20):
+    for step, (a, b) in enumerate(train):
+        each = (opt, other)[step % 2]
+        each.zero_grad()
+        nn.functional.cross_entropy(model(a), b).backward()
+        each.step()
+"""
+)
+
+
+def test_what_cannot_be_checked_is_not_called_well(tmp_path: Path) -> None:
+    """The verdict says so, nobody is sent on to the run, and the status is that of no result."""
+    names = ["first-loss", "loss-falls", "gradients-reach"]
+    status, told, text = check(IN_TURNS, tmp_path, *(word for name in names for word in ("--only", name)))
+    assert status == 1, text
+    assert "None of 3 checks could be made" in text and "several optimizers" in text
+    assert "torchdoctor run" not in text
+    assert "none of 3 checks" in told["problem"]
+
+
+def test_a_list_that_the_time_cut_short_says_so() -> None:
+    made, left = {"passed": True, "text": "well"}, {"passed": None, "text": "no validation data was handed over"}
+    assert shortfall([made, made, left]) is None
+    assert shortfall([made, left, left]) == (
+        "only 1 of 3 checks could be made, so this says little of the training: no validation data was handed over"
+    )
+    assert shortfall([made, made, left], "the 9 s of --timeout were over") == (
+        "only 2 of 3 checks could be made: the 9 s of --timeout were over"
+    )

@@ -51,6 +51,10 @@ class Outcome:
     where: tuple[Place, ...] = ()
     figures: dict[str, Any] = field(default_factory=dict)
     """plain numbers, for --json and for other checks"""
+    consequence_of: str | None = None
+    """the diagnosis that another check has made already, and that this failure comes of"""
+    proven: bool = True
+    """by an experiment or by what is there; else it is the likeliest reason"""
 
 
 def passed(text: str, **figures: Any) -> Outcome:
@@ -69,10 +73,13 @@ def failed(
     severity: Severity = Severity.ERROR,
     evidence: tuple[str, ...] = (),
     where: tuple[Place, ...] = (),
+    consequence_of: str | None = None,
+    proven: bool = True,
     **figures: Any,
 ) -> Outcome:
     """`evidence`: a sentence each."""
-    return Outcome(False, text, severity, diagnosis, tuple(map(Evidence, evidence)), fix, where, figures)
+    said = tuple(map(Evidence, evidence))
+    return Outcome(False, text, severity, diagnosis, said, fix, where, figures, consequence_of, proven)
 
 
 @dataclass(frozen=True)

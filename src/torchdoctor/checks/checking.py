@@ -13,6 +13,7 @@ from torchdoctor.takeover.process import Attempt, explain, take_over
 
 AGAIN = 6
 """Processes at most: one whose loop ends or fails at a check is followed by another for the rest."""
+ENDED = "the script's process ended"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Report:
     """the loop could not be driven"""
     problem: str | None = None
     """nothing could be checked"""
+    cut_short: str | None = None
+    """by the time that was allowed: the last checks of the list were not made"""
     output: str = ""
     """the end of what the script said, where there was a problem"""
     listed: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -48,13 +51,17 @@ class Report:
         """What the rules proved of the rehearsal, and after that what checks found beside it; the worst first."""
         proved = list((self.verdict or {}).get("findings") or [])
         names = {finding["name"] for finding in proved}
-        found = [c["finding"] for c in self.checks if c.get("finding") and c["finding"]["name"] not in names]
-        return sorted([*proved, *found], key=lambda f: ("error", "warning", "info").index(f["severity"]))
+        found: dict[str, dict[str, Any]] = {}
+        for finding in sorted((c["finding"] for c in self.checks if c.get("finding")), key=_rank):
+            if finding["name"] not in names:
+                found.setdefault(finding["name"], finding)
+        return sorted([*proved, *found.values()], key=_rank)
 
     def leave_out(self, why: str) -> None:
         """What is left of the list was not examined."""
         made = {check["name"] for check in self.checks}
-        nothing = {"severity": None, "diagnosis": None, "figures": {}, "evidence": [], "where": [], "fix": None}
+        nothing: dict[str, Any] = dict.fromkeys(("severity", "diagnosis", "consequence_of", "fix"))
+        nothing |= {"figures": {}, "evidence": [], "where": []}
         for name, told in self.listed.items():
             if name not in made:
                 said = {"name": name, "passed": None, "text": why, "seconds": 0.0, "finding": None}
@@ -91,9 +98,14 @@ def check_script(request: Request, tell: Callable[[dict[str, Any]], None] = lamb
         else:
             report.problem = explain(last)
             return report
-    why = f"the {request.timeout:.0f} s were over" if "killed" in last else "the script's process ended"
-    report.leave_out(f"{why} before it was made")
+    if "killed" in last:
+        report.cut_short = f"the {request.timeout:.0f} s of --timeout were over"
+    report.leave_out(f"{report.cut_short or ENDED} before it was made")
     return report
+
+
+def _rank(finding: dict[str, Any]) -> int:
+    return ("error", "warning", "info").index(finding["severity"])
 
 
 def _take(line: dict[str, Any], report: Report) -> None:

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MARKS = {True: "ok", False: "FAIL", None: "-"}
-COLOURS = {True: "#009E73", False: "#D55E00", None: "#999999"}
+COLOURS = {"passed": "#009E73", "failed": "#D55E00", "of note": "#56B4E9", "not examined": "#999999"}
+CONFIDENCE = {Severity.ERROR: 0.95, Severity.WARNING: 0.8, Severity.INFO: 0.6}
+"""As the rules give it to what they prove by structure; a warning is a bet, and a note may be meant so."""
+LIKELY = 0.6
+"""Of a reason that is the likeliest and no more."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,14 @@ class Checked:
             return "warn" if self.outcome.severity is Severity.WARNING else "note"
         return MARKS[self.outcome.passed]
 
+    @property
+    def counts_as(self) -> str:
+        """A note is neither passed nor failed."""
+        outcome = self.outcome
+        if outcome.passed is None:
+            return "not examined"
+        return "passed" if outcome.passed else "of note" if outcome.severity is Severity.INFO else "failed"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.check.name,
@@ -41,6 +53,7 @@ class Checked:
             "part": self.check.part,
             "severity": self.outcome.severity.value if self.outcome.passed is False else None,
             "diagnosis": self.outcome.diagnosis,
+            "consequence_of": self.outcome.consequence_of,
             "figures": plain(self.outcome.figures),
             "evidence": [{"text": e.text} for e in self.outcome.evidence],
             "where": [asdict(place) for place in self.outcome.where],
@@ -60,11 +73,12 @@ class Checked:
             code=rule.code,
             family=rule.family,
             severity=outcome.severity,
-            confidence=0.95,
+            confidence=CONFIDENCE[outcome.severity] if outcome.proven else LIKELY,
             title=outcome.text,
             summary=f"Found before training. What was asked: {self.check.asks}.",
             fix=outcome.fix,
-            proof=Proof.STRUCTURE,
+            proof=Proof.STRUCTURE if outcome.proven else Proof.STATISTICS,
+            consequence_of=outcome.consequence_of if outcome.consequence_of != rule.name else None,
             where=outcome.where,
             evidence=outcome.evidence,
         )
@@ -73,7 +87,8 @@ class Checked:
 def read_outcome(told: dict[str, Any]) -> Outcome:
     """What other checks ask of one that was made in another process."""
     severity = Severity(told["severity"]) if told["severity"] else Severity.ERROR
-    return Outcome(told["passed"], told["text"], severity, told["diagnosis"], figures=told["figures"])
+    said = (told["passed"], told["text"], severity, told["diagnosis"])
+    return Outcome(*said, figures=told["figures"], consequence_of=told["consequence_of"])
 
 
 @dataclass
@@ -91,12 +106,19 @@ class Checklist(Result):
 
     @property
     def passed(self) -> bool:
-        """No error and no warning."""
-        return not any(c.outcome.severity.at_least(Severity.WARNING) for c in self.failures)
+        """No error and no warning, and something was examined."""
+        return bool(self._counted("passed")) and not self._counted("failed")
+
+    def _counted(self, kind: str) -> list[Checked]:
+        return [c for c in self.checked if c.counts_as == kind]
 
     def findings(self) -> list[Finding]:
-        """The failures that the catalogue has a name for, worst first."""
-        return [finding for made in self.failures if (finding := made.finding) is not None]
+        """The failures that the catalogue has a name for, worst first; what several checks see is told once."""
+        found: dict[str, Finding] = {}
+        for made in self.failures:
+            if (finding := made.finding) is not None:
+                found.setdefault(finding.name, finding)
+        return list(found.values())
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -116,31 +138,31 @@ class Checklist(Result):
             if made.outcome.fix is not None:
                 lines += [f"  fix: {made.outcome.fix.text}"]
                 lines += [f"      {line}" for line in (made.outcome.fix.code or "").splitlines()]
-        count = sum(c.outcome.passed is True for c in self.checked)
-        notes = sum(c.outcome.severity is Severity.INFO for c in self.failures)
-        lines += ["", f"{count} of {len(self.checked)} passed, {len(self.failures) - notes} failed"]
+        passed, failed, notes, unknown = (len(self._counted(kind)) for kind in COLOURS)
+        lines += ["", f"{passed} of {len(self.checked)} passed, {failed} failed"]
         lines[-1] += f", {notes} of note" if notes else ""
+        lines[-1] += f", {unknown} not examined" if unknown else ""
         return "\n".join([*lines, *([self.bottleneck] if self.bottleneck else [])])
 
     def plot(self) -> Figure:
-        bad = len(self.failures)
-        title = (
-            f"{bad} of {len(self.checked)} checks failed"
-            if bad
-            else f"All that was checked is well ({len(self.checked)})"
-        )
-        figure = new_figure(title, "seconds", "", height=120 + 22 * len(self.checked))
-        for passed, name in ((True, "passed"), (False, "failed"), (None, "not examined")):
-            here = [c for c in self.checked if c.outcome.passed is passed]
+        figure = new_figure(self._title(), "seconds", "", height=120 + 22 * len(self.checked))
+        for name, colour in COLOURS.items():
+            here = self._counted(name)
             figure.add_bar(
                 x=[c.seconds for c in here],
                 y=[c.check.name for c in here],
                 orientation="h",
                 name=name,
-                marker_color=COLOURS[passed],
+                marker_color=colour,
                 text=[c.outcome.text for c in here],
                 textposition="none",
                 hovertemplate="%{y}: %{text}<extra></extra>",
             )
         figure.update_yaxes(categoryorder="array", categoryarray=[c.check.name for c in reversed(self.checked)])
         return figure
+
+    def _title(self) -> str:
+        good, bad = len(self._counted("passed")), len(self._counted("failed"))
+        if not good + bad:
+            return f"None of {len(self.checked)} checks could tell"
+        return f"{bad} of {good + bad} checks failed" if bad else f"All that was checked is well ({good})"

@@ -37,7 +37,7 @@ def perform(bench: Bench) -> Outcome:
     validation = time_validation(bench, VALIDATION_SHARE * seconds)
     figures = _figures(bench, times, validation) | {f"{k}_bytes": v for k, v in asdict(memory).items()}
     text = f"{_time(bench, figures)}; {_memory(memory)}"
-    text += "; all without torch.compile, which the script uses" if bench.is_compiled else ""
+    text += "; all without torch.compile, which the training uses" if bench.is_compiled else ""
     if memory.limit is not None and memory.needed > NEARLY_FULL * memory.limit:
         return failed(
             f"the run needs {_bytes(memory.needed)} of memory, and there are {_bytes(memory.limit)}: {text}",

@@ -68,7 +68,7 @@ def command(
     output = check_output(json_file, "--json") if json_file else None
 
     from torchdoctor.checks.checking import Request, check_script
-    from torchdoctor.report.checklist import CheckingProgress, ChecklistSheet
+    from torchdoctor.report.checklist import CheckingProgress, ChecklistSheet, shortfall
 
     with CheckingProgress() as progress:
         report = check_script(Request(target, only, quick, timeout), progress.tell)
@@ -81,6 +81,7 @@ def command(
         report.bottleneck,
         report.problem,
         report.output,
+        report.cut_short,
     )
     sheet.print()
     if output is not None:
@@ -90,6 +91,8 @@ def command(
     found = [f["severity"] for f in findings] + [c["severity"] for c in report.checks if c["passed"] is False]
     if severity is not None and any(Severity(s).at_least(severity) for s in found):
         sys.exit(FOUND_STATUS)
+    if shortfall(report.checks, report.cut_short):
+        sys.exit(1)
 
 
 def _list(quick: bool, only: tuple[str, ...]) -> None:
@@ -100,7 +103,10 @@ def _list(quick: bool, only: tuple[str, ...]) -> None:
 
 
 def _write(path: Path, report: Any, findings: list[dict[str, Any]]) -> None:
+    from torchdoctor.report.checklist import shortfall
+
     verdict = report.verdict or {"schema": 1, "run": {}, "ruled_out": [], "not_examined": []}
     told = {**verdict, "findings": findings, "checks": report.checks, "bottleneck": report.bottleneck}
-    told |= {"problem": report.problem} if report.problem else {}
+    problem = report.problem or shortfall(report.checks, report.cut_short)
+    told |= {"problem": problem} if problem else {}
     path.write_text(json.dumps(told, indent=2) + "\n")

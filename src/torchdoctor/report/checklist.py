@@ -26,6 +26,8 @@ from torchdoctor.report.text import count
 PARTS = {"model": "Model", "data": "Data", "procedure": "Procedure", "cost": "Cost"}
 MARKS = {True: ("ok", "green"), None: ("--", QUIET)}
 BAD = {"error": "FAIL", "warning": "WARN", "info": "note"}
+ENOUGH = 0.5
+"""Of the checks: where fewer could be made, that no fault was found says little."""
 REASONS_SHOWN = 6
 MANY = 3
 
@@ -69,6 +71,7 @@ class ChecklistSheet:
     bottleneck: str | None = None
     problem: str | None = None
     output: str = ""
+    cut_short: str | None = None
 
     def print(self, file: IO[str] | None = None) -> None:
         show(Sheet(self.write), file or sys.stdout)
@@ -126,14 +129,30 @@ class ChecklistSheet:
             words += f"; {count(len(self.findings), 'fault')} seen in the first {self.steps} steps"
         if self.checks:
             yield labelled("in all", words, page)
+        short = shortfall(self.checks, self.cut_short)
+        if short:
+            yield indent(page.line(f"{short[0].upper()}{short[1:]}.", STYLES[Severity.WARNING]), 2)
         if self.bottleneck:
             yield labelled("bottleneck", self.bottleneck, page)
         bad = [e.get("diagnosis") for e in self.checks if e["passed"] is False] + [f["name"] for f in self.findings]
         named = next((name for name in bad if name), None)
         if named:
             yield unbroken("read more", f"torchdoctor explain {named}", page)
-        elif self.checks and not failed:
+        elif self.checks and not failed and not short:
             yield unbroken("next", f"torchdoctor run {self.script}", page)
+
+
+def shortfall(checks: list[dict[str, Any]], cut_short: str | None = None) -> str | None:
+    """That too few checks could be made to tell much of the training, with the reason that most of them give; or that
+    the list was `cut_short`, by what."""
+    left_out = [check["text"] for check in checks if check["passed"] is None]
+    made = len(checks) - len(left_out)
+    if not checks or (made >= ENOUGH * len(checks) and cut_short is None):
+        return None
+    few = "" if made >= ENOUGH * len(checks) else ", so this says little of the training"
+    reason = cut_short or Counter(left_out).most_common(1)[0][0].rstrip(".")
+    told = f"only {made} of {len(checks)} checks" if made else f"none of {count(len(checks), 'check')}"
+    return f"{told} could be made{few}: {reason}"
 
 
 def _line(check: dict[str, Any], page: Page) -> RenderableType:
