@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from checks.programs import HEALTHY, Program, loader
 from torchdoctor.checks.bench import Bench
@@ -110,3 +111,35 @@ def test_a_model_without_an_optimizer() -> None:
     program: Program = HEALTHY["regression"]()
     program.optimizer = None
     assert program.outcome(NAME, quick=True).passed
+
+
+class Drawn(Dataset[Any]):
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.randn(12), index % 4
+
+
+class Streamed(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return ((torch.randn(12), n % 4) for n in range(48))
+
+
+@pytest.mark.parametrize(("name", "data"), [(NAME, Drawn()), ("split-overlap", Streamed())])
+def test_persistent_workers_go_on_as_they_were(name: str, data: Any) -> None:
+    """An epoch under way gives the batches that it would have given, and so does the next."""
+
+    def train(checks: bool) -> list[Tensor]:
+        torch.manual_seed(0)
+        program, workers = HEALTHY["mlp"](), {"num_workers": 2, "persistent_workers": True}
+        program.train, program.val = DataLoader(data, 8, **workers), DataLoader(data, 8, **workers)
+        walks = [iter(program.train), iter(program.val)]
+        seen = [next(walk)[0] for walk in walks]
+        if checks:
+            assert "could not be examined" not in program.outcome(name, quick=True).text
+        seen += [x for walk in walks for x, _ in walk]
+        return seen + [x for part in (program.train, program.val) for x, _ in part]
+
+    one, other = train(False), train(True)
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))

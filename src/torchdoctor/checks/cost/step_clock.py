@@ -9,8 +9,12 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.optim import Optimizer
 
 from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.repeats.updating import step
+from torchdoctor.instruments.batches import apart
 
 WARM = 3
 """Updates before the clock runs: allocators, autotuning and the optimizer's state come with the first."""
@@ -58,19 +62,26 @@ def time_training(bench: Bench, seconds: float) -> Times:
     warm = bench.train[0]
     for _ in range(WARM):
         _step(bench, warm, Times(), True)
-    size, begun = max(1, bench.accumulation), perf_counter()
-    while perf_counter() - begun < seconds and len(times.forward) < MOST:
-        came = len(times.forward)
-        for number, (batch, wait) in enumerate(_batches(bench, times)):
-            if wait is not None and number:
-                times.wait.append(wait)
-            _step(bench, batch, times, (len(times.forward) + 1) % size == 0)
-            spent = perf_counter() - begun
-            if (spent > seconds and len(times.wait or times.forward) >= LEAST) or len(times.forward) >= MOST:
+    begun = perf_counter()
+    with apart(bench.train_loader):
+        while perf_counter() - begun < seconds and len(times.forward) < MOST:
+            came = len(times.forward)
+            _walk(bench, times, begun, seconds)
+            if len(times.forward) == came:
                 break
-        if len(times.forward) == came:
-            break
     return times
+
+
+def _walk(bench: Bench, times: Times, begun: float, seconds: float) -> None:
+    """Once through the loader, or until the time is over."""
+    size = max(1, bench.accumulation)
+    for number, (batch, wait) in enumerate(_batches(bench, times)):
+        if wait is not None and number:
+            times.wait.append(wait)
+        _step(bench, batch, times, (len(times.forward) + 1) % size == 0)
+        spent = perf_counter() - begun
+        if (spent > seconds and len(times.wait or times.forward) >= LEAST) or len(times.forward) >= MOST:
+            return
 
 
 def time_validation(bench: Bench, seconds: float) -> float | None:
@@ -80,10 +91,10 @@ def time_validation(bench: Bench, seconds: float) -> float | None:
     modes = [(module, module.training) for module in bench.model.modules()]
     bench.model.eval()
     taken: list[float] = []
+    source = bench.validation_loader if bench.validation_loader is not None else bench.validation
     try:
-        with torch.no_grad():
+        with torch.no_grad(), apart(source):
             bench.subject.loss(bench.validation[0])
-            source = bench.validation_loader if bench.validation_loader is not None else bench.validation
             begun = at = perf_counter()
             for batch in source:
                 bench.subject.loss(batch)
@@ -136,12 +147,19 @@ def _step(bench: Bench, batch: Any, times: Times, updates: bool) -> None:
             scaler.step(optimizer)
             scaler.update()
         else:
-            optimizer.step()
+            step(optimizer, lambda optimizer=optimizer: _gradients_again(bench, batch, optimizer))
         optimizer.zero_grad()
     if not bench.optimizers:
         bench.model.zero_grad()
     _wait_for_device(bench)
     times.update.append(perf_counter() - begun)
+
+
+def _gradients_again(bench: Bench, batch: Any, optimizer: Optimizer) -> Tensor:
+    optimizer.zero_grad()
+    loss = bench.subject.loss(batch)
+    loss.backward()
+    return loss.detach()
 
 
 def _wait_for_device(bench: Bench) -> None:

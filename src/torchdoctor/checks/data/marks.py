@@ -24,6 +24,7 @@ from torch import Tensor
 
 from torchdoctor import stats
 from torchdoctor.checks.data.sources import ITEM_SECONDS, Column, Source, count_samples, drawing_kept, inputs_of
+from torchdoctor.instruments.batches import apart
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.membership import measure_bits
 
@@ -76,7 +77,7 @@ def is_same_again(source: Source) -> bool:
     if isinstance(source.loader, list | tuple) or source.loader is None:
         return True
     first = _mark_batches(source).values
-    with drawing_kept(source.dataset):
+    with drawing_kept(source.dataset), apart(source.loader):
         torch.manual_seed(OTHER_SEED)
         np.random.seed(OTHER_SEED)
         random.seed(OTHER_SEED)
