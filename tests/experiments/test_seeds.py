@@ -319,6 +319,48 @@ def test_a_seed_without_effect_concludes_nothing() -> None:
     assert result.against == [] and result.findings == [] and result.noise is None
 
 
+def alike(name: str, values: list[float], beginning: str | None = "seed {}") -> list[Outcome]:
+    found = outcomes(name, list(values))
+    return [replace(o, beginning=beginning.format(o.seed) if beginning else None) for o in found]
+
+
+def test_a_setting_without_effect_is_no_noise() -> None:
+    both = [*alike("a", A), *alike("b", A)]
+    result = read_spread(variants("a", "b"), both, Reader())
+    assert result.verdict == (
+        "b and a gave the same, to the bit, for every seed: the change does not reach the training."
+    )
+    assert result.findings == [] and result.ruled_out == [] and "t test" not in str(result)
+    unseen = read_spread(variants("a", "b"), [*alike("a", A, None), *alike("b", A, None)], Reader())
+    assert unseen.verdict == "b and a gave the same val_acc for every seed: the change does not reach it."
+    assert unseen.findings == []
+    tied = spread_of(list(A))  # its losses are others
+    assert "they train differently, and val_acc is the same for every seed" in tied.verdict
+    assert [f.code for f in tied.findings] == ["E010"]
+    swept = read_sweep(variants("a", "b", "c"), [*both, *outcomes("c", [x - 0.3 for x in A])], Reader())
+    assert any(note.startswith("b and a gave the same, to the bit") for note in swept.notes)
+    assert {x.name: x.told_apart for x in swept.against} == {"b": False, "c": True} and swept.findings == []
+
+
+def test_several_comparisons_make_a_small_chance_larger() -> None:
+    """A gain that stands alone, and is no surprise among five."""
+    gains = [0.010, 0.003, 0.011, 0.004, 0.002]
+    second = [x + gain for x, gain in zip(A, gains, strict=True)]
+    alone = spread_of(list(second))
+    assert 0.01 < alone.against[0].paired.p < 0.05 and alone.against[0].p_adjusted is None
+    assert alone.verdict.startswith("b is better than a") and alone.findings == []
+    noise = [0.93, 0.90, 0.91, 0.92, 0.895]
+    others = {name: [x + 0.001 * i for x in noise] for i, name in enumerate("cdef")}
+    runs = [*outcomes("a", list(A)), *outcomes("b", second)]
+    runs += [o for name, values in others.items() for o in outcomes(name, list(values))]
+    several = read_spread(variants("a", "b", *others), runs, Reader())
+    b = several.against[0]
+    assert b.p_adjusted == pytest.approx(5 * b.paired.p) and b.paired.told_apart and not b.told_apart
+    assert "b is not shown to differ from a" in several.verdict and "after Holm" in several.verdict
+    assert [f.code for f in several.findings] == ["E010"] * 5 and several.ruled_out == []
+    assert "after Holm" in str(several)
+
+
 def test_an_unknown_metric_is_told_with_those_there_are() -> None:
     with pytest.raises(UsageError, match="'bleu'; there are: val_acc"):
         read_spread(variants("a"), outcomes("a", [0.5, 0.6]), Reader("bleu"))

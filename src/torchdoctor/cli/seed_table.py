@@ -114,8 +114,9 @@ def _standing(variant: VariantSpread, best: str, against: Against | None) -> str
         return "the best"
     if against is None:
         return "-"
-    p = against.p_adjusted if against.p_adjusted is not None else against.paired.p
-    return f"{'worse' if against.told_apart else 'within noise'} (p {p:.2g})"
+    if against.same:
+        return "the same"
+    return f"{'worse' if against.told_apart else 'within noise'} (p {against.p:.2g})"
 
 
 def _by_seed(result: SeedSpread, page: Page) -> Table:
@@ -144,7 +145,7 @@ def _tests(result: SeedSpread, page: Page) -> Iterator[RenderableType]:
             yield indent(page.line("p values: paired t tests against the best, after Holm", QUIET), 2)
             yield Text()
         return
-    for against in result.against:
+    for against in (a for a in result.against if not a.same):
         if len(result.against) > 1:
             yield indent(page.line(f"{against.name} against {against.baseline}", QUIET), 2)
         for line in describe_test(against):

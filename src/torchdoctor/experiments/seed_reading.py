@@ -10,7 +10,7 @@ from typing import Any
 from torchdoctor.distributions.multiplicity import holm
 from torchdoctor.engine import examine
 from torchdoctor.errors import UsageError
-from torchdoctor.experiments.comparison import compare_pairs, noise_of_one, summarise
+from torchdoctor.experiments.comparison import LEVEL, compare_pairs, noise_of_one, summarise
 from torchdoctor.experiments.directions import is_higher_better, read_direction
 from torchdoctor.experiments.metrics import (
     LAST,
@@ -22,7 +22,7 @@ from torchdoctor.experiments.metrics import (
     names_of,
     read_text,
 )
-from torchdoctor.experiments.seed_spread import Against, SeedSpread, VariantSpread
+from torchdoctor.experiments.seed_spread import Against, SeedSpread, VariantSpread, say_same
 from torchdoctor.experiments.seeds import FINISHED, Outcome
 from torchdoctor.experiments.variants import Variant
 from torchdoctor.facts import SeedsFact
@@ -105,6 +105,7 @@ def read_variant(variant: Variant, outcomes: Sequence[Outcome], reader: Reader) 
         metrics={name: summarise(found) for name, found in columns.items() if found},
         per_run=per_run,
         settings=dict(variant.settings),
+        beginnings=[o.beginning for o in outcomes],
         unmoved=_is_unmoved(outcomes),
         seeded=next(([_call(c) for c in o.seeded] for o in outcomes if o.seeded), []),
     )
@@ -117,13 +118,14 @@ def read_spread(
     result = _read(variants, outcomes, reader)
     result.claimed = claimed
     first = result.variants[0]
-    for other in result.variants[1:]:
-        against = _hold(first, other, result)
-        if against is not None:
-            result.against.append(against)
-            _judge(result, _fact(result, first, other, against))
-            if claimed is not None:
-                result.notes.append(_say_claim(against, claimed, result.higher_is_better))
+    held = [(other, a) for other in result.variants[1:] if (a := _hold(first, other, result)) is not None]
+    result.against = [against for _, against in held]
+    count = _adjust(result.against)
+    for other, against in held:
+        if not against.same:
+            _judge(result, _fact(result, first, other, against, count))
+        if claimed is not None:
+            result.notes.append(_say_claim(against, claimed, result.higher_is_better))
     spread = first.spread
     if spread is not None and spread.sd is not None and not first.unmoved:
         result.noise = noise_of_one(spread.sd, spread.n)
@@ -145,10 +147,13 @@ def read_sweep(variants: Sequence[Variant], outcomes: Sequence[Outcome], reader:
     best = there[0]
     result.best = best.name
     result.against = [a for other in there[1:] if (a := _hold(best, other, result)) is not None]
-    for against, p in zip(result.against, holm([a.paired.p for a in result.against]), strict=True):
-        against.p_adjusted = p
-    if result.against:
-        second = next(v for v in there if v.name == result.against[0].name)
+    _adjust(result.against)
+    same = [a for a in result.against if a.same]
+    if same:
+        result.notes.append(say_same([*(a.name for a in same), best.name], result.metric, all(a.seen for a in same)))
+    differing = next((a for a in result.against if not a.same), None)
+    if differing is not None:
+        second = next(v for v in there if v.name == differing.name)
         reverse = Against(second.name, best.name, compare_pairs(*_pairs(second, best)))
         _judge(result, _with(_fact(result, second, best, reverse), chosen=len(there)))
     return result
@@ -212,7 +217,29 @@ def _hold(first: VariantSpread, other: VariantSpread, result: SeedSpread) -> Aga
         count = f"{len(a)} seed" if len(a) == 1 else f"{len(a)} seeds"
         result.notes.append(f"{other.name} cannot be held against {first.name}: both finished with only {count}")
         return None
-    return Against(first.name, other.name, compare_pairs(a, b))
+    seen, same = _compare_beginnings(first, other)
+    return Against(first.name, other.name, compare_pairs(a, b), same=a == b and same, seen=seen)
+
+
+def _compare_beginnings(first: VariantSpread, other: VariantSpread) -> tuple[bool, bool]:
+    """Whether the first losses of all pairs were seen, and whether those that were are the same."""
+    theirs = dict(zip(other.seeds, zip(other.values, other.beginnings, strict=True), strict=True))
+    pairs = [
+        (mine, theirs[seed][1])
+        for seed, value, mine in zip(first.seeds, first.values, first.beginnings, strict=True)
+        if value is not None and seed in theirs and theirs[seed][0] is not None
+    ]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return len(known) == len(pairs), all(a == b for a, b in known)
+
+
+def _adjust(compared: Sequence[Against]) -> int:
+    """Holm's p values where there are several; how many. A change that reaches nothing is no attempt to find one."""
+    tried = [a for a in compared if not a.same]
+    if len(tried) > 1:
+        for against, p in zip(tried, holm([a.paired.p for a in tried]), strict=True):
+            against.p_adjusted = p
+    return len(tried)
 
 
 def _say_claim(against: Against, claimed: float, higher_is_better: bool) -> str:
@@ -235,9 +262,16 @@ def _pairs(first: VariantSpread, other: VariantSpread) -> tuple[list[float], lis
     return [a for a, _ in both], [b for _, b in both]
 
 
-def _fact(result: SeedSpread, first: VariantSpread, other: VariantSpread, against: Against) -> SeedsFact:
-    a, b = map(summarise, _pairs(first, other))
+def _fact(
+    result: SeedSpread, first: VariantSpread, other: VariantSpread, against: Against, count: int = 1
+) -> SeedsFact:
+    """`count`: so many comparisons were made. Where that is why one is not shown, its interval is the one that holds
+    for all of them at once (Bonferroni's), in which zero is then."""
+    pairs = _pairs(first, other)
+    a, b = map(summarise, pairs)
     p = against.paired
+    if p.told_apart and not against.told_apart:
+        p = compare_pairs(*pairs, level=1.0 - (1.0 - LEVEL) / count)
     return SeedsFact(
         metric=result.metric,
         higher_is_better=result.higher_is_better,
@@ -249,7 +283,7 @@ def _fact(result: SeedSpread, first: VariantSpread, other: VariantSpread, agains
         difference=p.difference,
         low=p.low,
         high=p.high,
-        p=p.p,
+        p=against.p,
         seeds_needed=p.seeds_needed,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ class VariantSpread:
     settings: dict[str, str] = field(default_factory=dict)
     seeded: list[str] = field(default_factory=list)
     """calls of the script whose seed was replaced, in words"""
+    beginnings: list[str | None] = field(default_factory=list)
+    """by seed, a digest of the run's first losses; None where none were seen"""
     unmoved: bool = False
     """all its runs are equal to the bit: the seed did not reach it"""
 
@@ -55,10 +58,18 @@ class Against:
     paired: Paired
     p_adjusted: float | None = None
     """after Holm, where several were compared"""
+    same: bool = False
+    """each pair has the same value and, as far as they were seen, the same first losses, to the bit"""
+    seen: bool = False
+    """the first losses of every pair were"""
 
     @property
     def told_apart(self) -> bool:
         return self.paired.told_apart if self.p_adjusted is None else self.p_adjusted <= 1.0 - LEVEL
+
+    @property
+    def p(self) -> float:
+        return self.paired.p if self.p_adjusted is None else self.p_adjusted
 
 
 @dataclass
@@ -135,11 +146,21 @@ class SeedSpread(Result):
         gain = p.difference if self.higher_is_better else -p.difference
         size = shown(abs(p.difference), p.high - p.low)
         interval = f"95 % interval {signed(p.low, p.high - p.low)} to {signed(p.high, p.high - p.low)}"
+        if a.same:
+            return say_same([a.name, a.baseline], self.metric, a.seen)
+        if p.difference == p.sd == 0:
+            return (
+                f"{a.name} is not shown to differ from {a.baseline}: they train differently, and {self.metric} is the "
+                "same for every seed."
+            )
         if not a.told_apart:
             less = "higher" if p.difference > 0 else "lower"
+            within = f"within their noise ({interval})"
+            if p.told_apart:
+                within = f"within what chance does to one of several comparisons (p = {_p(a.p)} after Holm, {interval})"
             return (
                 f"{a.name} is not shown to differ from {a.baseline}: {self.metric} is {size} {less} over {p.n} seeds, "
-                f"within their noise ({interval})."
+                f"{within}."
             )
         better = "better" if gain > 0 else "worse"
         return f"{a.name} is {better} than {a.baseline}: {self.metric} by {size} over {p.n} seeds ({interval})."
@@ -214,10 +235,21 @@ def describe(spread: Spread) -> str:
     )
 
 
+def say_same(names: Sequence[str], metric: str, seen: bool) -> str:
+    """Of variants that nothing tells apart. What was not seen may have been rounded by whoever printed it."""
+    named = f"{', '.join(names[:-1])} and {names[-1]}"
+    if seen:
+        return f"{named} gave the same, to the bit, for every seed: the change does not reach the training."
+    return f"{named} gave the same {metric} for every seed: the change does not reach it."
+
+
 def describe_test(against: Against) -> list[str]:
     p = against.paired
+    if against.same:
+        return []
     least = f", the least that {p.n} pairs can give" if p.p_flips <= p.least_p_flips and p.p_flips > 0.01 else ""
-    lines = [f"paired t test p = {_p(p.p)}; sign-flip permutation test p = {_p(p.p_flips)}{least}"]
+    holm = f" ({_p(against.p_adjusted)} after Holm)" if against.p_adjusted is not None else ""
+    lines = [f"paired t test p = {_p(p.p)}{holm}; sign-flip permutation test p = {_p(p.p_flips)}{least}"]
     if math.isfinite(p.effect):
         lines.append(
             f"effect size d = {p.effect:.2f} (95 % interval {p.effect_low:.2f} to {p.effect_high:.2f}); "
@@ -225,8 +257,8 @@ def describe_test(against: Against) -> list[str]:
         )
     if p.seeds_needed is None:
         lines.append("no affordable number of seeds would tell a difference of this size apart")
-    elif not p.told_apart or p.seeds_needed > p.n:
-        again = "to find it again" if p.told_apart else "to be found"
+    elif not against.told_apart or p.seeds_needed > p.n:
+        again = "to find it again" if against.told_apart else "to be found"
         lines.append(
             f"a difference of this size takes about {p.seeds_needed:,} seeds each {again} in 80 of 100 attempts"
         )
