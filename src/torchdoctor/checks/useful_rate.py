@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import LBFGS, Optimizer
+from torch.optim import Optimizer
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.cost.run_plan import updates_of
 from torchdoctor.checks.model.freshness import is_fresh
 from torchdoctor.checks.repeats.schedule_reading import read
-from torchdoctor.checks.repeats.updating import train, update
+from torchdoctor.checks.repeats.updating import train, update, wants_closure
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.instruments.learning_rate.finding import LEAST_STEPS, Plan, sweep_rates
@@ -46,13 +46,14 @@ UPDATES = 16
 """At the rate itself, to see what it does."""
 RISES = 1.5
 """Loss after these updates over the first: it has left the range in which it would come back."""
+ONE_STEP = "the test is made for one optimizer that makes one gradient step at a time"
 LITTLE = 0.02
 """Of the fall that the recommended rate gives in as many updates."""
 
 
 def perform(bench: Bench) -> Outcome:
-    if len(bench.optimizers) != 1 or isinstance(bench.optimizers[0], LBFGS):
-        return skipped("the test is made for one optimizer that makes one gradient step at a time")
+    if len(bench.optimizers) != 1:
+        return skipped(ONE_STEP)
     if not bench.train:
         return skipped("there is no batch to train on")
     optimizer = bench.optimizers[0]
@@ -60,6 +61,8 @@ def perform(bench: Bench) -> Outcome:
     if rate <= 0:
         return skipped("the learning rate is zero")
     steps = _affordable(bench)
+    if wants_closure(optimizer):
+        return skipped(ONE_STEP)
     if steps is None:
         return skipped("a step takes so long that the test would take more than a quarter of a minute")
     plan = Plan(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.model.influence import reseed
+from torchdoctor.checks.repeats.updating import step
 from torchdoctor.facts import ClipFact
 
 FRACTIONS = tuple(4.0**-k for k in range(1, 9))
@@ -76,10 +77,7 @@ class Slope:
         elif clip is not None:
             torch.nn.utils.clip_grad_value_(self.parameters, clip.threshold)
         for optimizer in self.bench.optimizers:
-            try:
-                optimizer.step()
-            except TypeError:  # it wants the loss again and again
-                optimizer.step(self.backward)  # type: ignore[arg-type]
+            step(optimizer, self.backward)
 
     def update(self) -> list[Tensor]:
         """What the optimizers would add to the weights; these are back where they were."""
