@@ -125,6 +125,7 @@ def test_a_script_that_fails_is_told_by_its_last_words(tmp_path: Path, monkeypat
         (("train.py", "--sweep", "lr"), "--sweep takes"),
         (("train.py", "--compare", "other.py"), "there is no file 'other.py'"),
         (("train.py", "--fail-on", "never"), "error, warning or info"),
+        (("train.py", "--plot", "seeds.png"), "name it seeds.html"),
         (("named.py", "--name", "a"), "write ours before the script"),
     ],
 )

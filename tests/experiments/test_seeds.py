@@ -605,6 +605,33 @@ def test_from_code(tmp_path: Path) -> None:
         torchdoctor.seeds(target.what, 0)
     with pytest.raises(UsageError, match="name one that it prints with --metric"):
         torchdoctor.seeds([target.what], 1, out=tmp_path / "runs", progress=False)
-    result = torchdoctor.seeds(target.what, seeds=[3, 4], metric="val acc", out=tmp_path / "runs", progress=False)
+    with pytest.raises(UsageError, match="leave out compare, settings and sweep"):
+        torchdoctor.seeds(target.what, same=2, settings={"lr": 1})
+    with pytest.raises(UsageError, match="same is 1; at least 2"):
+        torchdoctor.seeds(target.what, same=1)
+    asked: dict[str, Any] = {"metric": "val acc", "out": tmp_path / "runs", "progress": False}
+    result = torchdoctor.seeds(target.what, seeds=[3, 4, 3], **asked)
     assert result.variants[0].values == [0.5, 0.5] and result.seeds == [3, 4]
     assert "0.5" in result._repr_html_()
+
+
+SAME = """
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_two_starts_from_code(tmp_path: Path) -> None:
+    import torchdoctor
+
+    asked: dict[str, Any] = {"same": 2, "jobs": 2, "out": tmp_path / "runs", "progress": False}
+    unseeded = torchdoctor.seeds(script(tmp_path, SAME).what, **asked)
+    assert isinstance(unseeded, Starts) and [f.code for f in unseeded.findings] == ["R001"]
+    seeded = torchdoctor.seeds(script(tmp_path, f"import torch\ntorch.manual_seed(1)\n{SAME}").what, **asked)
+    assert isinstance(seeded, Starts) and seeded.equal and seeded.findings == []

@@ -18,7 +18,7 @@ from torchdoctor.cli.check import CheckCommand
 from torchdoctor.cli.instrument_options import INSTRUMENTS, Instrument, check_options
 from torchdoctor.cli.run import WORDS_KEY
 from torchdoctor.cli.running import FOUND_STATUS
-from torchdoctor.cli.wishes import check_output
+from torchdoctor.cli.wishes import check_output, check_page
 from torchdoctor.errors import ScriptError, UsageError
 from torchdoctor.takeover.process import OVER
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from torchdoctor.takeover.measuring import Measurement
 
 PROBLEM_STATUS = 1
-PAGES = (".html", ".htm")
 
 
 def make_command(name: str) -> click.Command:
@@ -72,7 +71,7 @@ def perform(
     check_options(name, options)
     if json_file not in (None, "-"):
         check_output(json_file, "--json")
-    page = _check_page(plot_file) if plot_file is not None else None
+    page = check_page(plot_file) if plot_file is not None else None
     if options.get("to") is not None:
         options["to"] = _check_file(options["to"], "--to")
     if checkpoint is not None:
@@ -122,12 +121,6 @@ def _read_script(name: str) -> Target:
     if target.kind == COMMAND:
         raise ScriptError(f"{name} takes a python script or -m MODULE, not a command")
     return target
-
-
-def _check_page(text: str) -> Path:
-    if Path(text).suffix.lower() not in PAGES:
-        raise UsageError(f"--plot writes a page to open in a browser: name it {Path(text).stem or 'picture'}.html")
-    return check_output(text, "--plot")
 
 
 def _check_file(text: str, option: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 from torchdoctor.attach.options import RUNS_FOLDER
 from torchdoctor.attach.target import read_target
-from torchdoctor.cli.wishes import check_folder, check_output, read_run_name, read_severity
+from torchdoctor.cli.wishes import check_folder, check_output, check_page, read_run_name, read_severity
 from torchdoctor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Request:
         self.json = wishes["json_file"]
         if self.json not in (None, "-"):
             check_output(self.json, "--json")
-        self.plot = check_output(wishes["plot_file"], "--plot") if wishes["plot_file"] is not None else None
+        self.plot = check_page(wishes["plot_file"]) if wishes["plot_file"] is not None else None
         asked = [flag for flag, key in EXPERIMENTS.items() if wishes[key]]
         if len(asked) > 1:
             raise UsageError(f"{' and '.join(asked)} are different experiments; ask for one at a time")

@@ -11,6 +11,8 @@ from torchdoctor.errors import UsageError
 from torchdoctor.findings import Severity
 from torchdoctor.settings import Settings, discover, find_name, read
 
+PAGES = (".html", ".htm")
+
 
 def read_severity(text: str | None) -> Severity | None:
     if text is None:
@@ -50,6 +52,13 @@ def check_output(text: str, option: str) -> Path:
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"cannot write the verdict to {path}: it is read-only; give another file with {option}")
     return path
+
+
+def check_page(text: str) -> Path:
+    """For a figure: a picture's name would give a file that no viewer opens."""
+    if Path(text).suffix.lower() not in PAGES:
+        raise UsageError(f"--plot writes a page to open in a browser: name it {Path(text).stem or 'picture'}.html")
+    return check_output(text, "--plot")
 
 
 def read_names(given: Sequence[str]) -> tuple[str, ...]:

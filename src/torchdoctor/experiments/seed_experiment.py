@@ -50,6 +50,7 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.seeds or not all(isinstance(s, int) and 0 <= s <= MOST_SEED for s in self.seeds):
             raise UsageError(f"a seed is a whole number from 0 to {MOST_SEED:,}, and at least one is needed")
+        self.seeds = tuple(dict.fromkeys(self.seeds))  # a seed that is given twice is no second run
         self.options = read_options(self.target)
 
     def compare(
@@ -128,6 +129,7 @@ def seeds(
     settings: Mapping[str, object] | None = None,
     sweep: Mapping[str, Sequence[object] | str] | None = None,
     trials: int | None = None,
+    same: int | None = None,
     metric: str | None = None,
     value: str = LAST,
     higher_is_better: bool | None = None,
@@ -142,7 +144,7 @@ def seeds(
     out: str | Path = RUNS_FOLDER,
     name: str | None = None,
     progress: bool = True,
-) -> SeedSpread:
+) -> SeedSpread | Starts:
     """Run a script under several seeds, each in a process of its own.
 
     script      "train.py --epochs 3", or its words in a list; "-m package.train" for a module
@@ -150,6 +152,7 @@ def seeds(
     compare     another script, or several, for the same seeds: "other.py"; without arguments it gets the first one's
     settings    the same script with these changed: {"lr": 3e-4}; as its argument where it has one
     sweep       many configurations: {"lr": [1e-4, 1e-3]}, or {"lr": "log:1e-5:1e-1"} with `trials` by Optuna
+    same        instead so many starts with one seed: the first step and operation at which they part, as Starts
     metric      what is compared; by default a validation metric that all runs have; `value`: its last or best
     claim       a gain that was seen between two single runs: is it within the noise?
     seed_arg, seed_env, override_seeds   how the seed is passed, where what was found in the source is not right
@@ -161,6 +164,8 @@ def seeds(
         raise UsageError(f"value is 'last' or 'best', not {value!r}")
     if sweep and (compare or settings):
         raise UsageError("sweep is an experiment of its own: leave out compare and settings")
+    if same is not None and (compare or settings or sweep):
+        raise UsageError("same is an experiment of its own: leave out compare, settings and sweep")
     words = [str(w) for w in script] if isinstance(script, list | tuple) else shlex.split(os.fspath(script))  # type: ignore[arg-type]
     experiment = Experiment(
         read_target(words),
@@ -177,6 +182,8 @@ def seeds(
         shared_files,
         progress,
     )
+    if same is not None:
+        return experiment.repeat(same)
     if sweep:
         return experiment.sweep([f"{key}={_joined(v)}" for key, v in sweep.items()], trials)
     others = [compare] if isinstance(compare, str) else list(compare)

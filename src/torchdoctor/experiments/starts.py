@@ -106,7 +106,7 @@ def compare_starts(
     {"updates", "seconds"} after which each ends; to its own end without. Starts that seeded themselves with different
     numbers are not traced."""
     if count < 2:
-        raise UsageError(f"--same takes at least 2 starts, not {count}: one has nothing to be compared with")
+        raise UsageError(f"same is {count}; at least 2 starts are needed, as one has nothing to be compared with")
     launches = [Launch(variant, seed, f"{name}-start-{i + 1}", first=first, wait=i * APART) for i in range(count)]
     outcomes, interrupted = run_all(launches, replace(surroundings, reuse=False), board)
     runs = [open_run(o.folder) for o in outcomes if o.folder is not None and o.status == FINISHED]
