@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from checks.programs import HEALTHY, Program
 from torchdoctor import check
+from torchdoctor.attach.target import Target
+from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import failed, passed, skipped
 from torchdoctor.checks.checklist import Checked, Checklist
-from torchdoctor.checks.performing import all_checks
+from torchdoctor.checks.performing import all_checks, choose, perform
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Fix, Severity
+from torchdoctor.instruments.subject import Subject
 
 
 def _bytes(value: Any) -> Any:
@@ -144,6 +148,22 @@ def test_wrong_use_is_refused_instead_of_told_by_every_check(given: dict[str, An
         check(model, program.train, loss_fn, quick=True, progress=False, **given)
 
 
+@pytest.mark.parametrize("name", ["train_loader", "val_loader"])
+def test_the_loader_that_gives_no_batch_is_named(name: str) -> None:
+    program = HEALTHY["mlp"]()
+    loaders = {"train_loader": program.train, "val_loader": program.val, name: []}
+    with pytest.raises(UsageError, match=f"^{name} gives no batch"):
+        check(program.model, loss_fn=program.loss_fn, progress=False, **loaders)
+
+
+def test_what_a_script_does_not_show_was_not_to_be_handed_over() -> None:
+    program, names = HEALTHY["mlp"](), ("split-overlap", "validation-alike", "schedule-horizon")
+    bench = Bench(Subject(program.model, program.loss_fn), [next(iter(program.train))], train_loader=program.train)
+    for target, said in ((None, "was handed over"), (Target("file", "train.py"), "seen in the script's first steps")):
+        bench.target = target
+        assert all(said in made.outcome.text for made in perform(bench, choose(True, names)))
+
+
 def test_one_check_by_its_name_and_several_optimizers() -> None:
     program = HEALTHY["mlp"]()
     both = {"optimizer": [program.optimizer, torch.optim.SGD([nn.Parameter(torch.zeros(1))], 1.0)]}
@@ -183,3 +203,43 @@ def test_a_compiled_model_is_checked_as_it_is_written() -> None:
     told = {c.check.name: c.outcome for c in made.checked}
     assert told["gradients-reach"].passed and told["activation-health"].passed
     assert "without torch.compile" in told["run-cost"].text
+
+
+class _Forces(nn.Module):
+    """The gradient of an energy, as models of molecules give it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.energy = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.clone().requires_grad_(True)
+        return torch.autograd.grad(self.energy(x).sum(), x, create_graph=True)[0]
+
+
+def _residual(model: nn.Module, batch: Any) -> Tensor:
+    """Of a differential equation: the step takes the gradient of what the model gives."""
+    x = batch[0].clone().requires_grad_(True)
+    u = model(x)
+    slope = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+    return (slope[:, :1] - 1).square().mean() + (u - x[:, :1].detach()).square().mean()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_gradient_within_the_step_loses_no_check(inside: bool) -> None:
+    torch.manual_seed(0)
+    x = torch.rand(96, 2)
+    data = TensorDataset(x, 2 * x) if inside else TensorDataset(x)
+    model: nn.Module = _Forces() if inside else nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+    made = check(
+        model,
+        DataLoader(data, 16, shuffle=True),
+        nn.functional.mse_loss if inside else None,
+        step_fn=None if inside else _residual,
+        val_loader=DataLoader(data, 16),
+        optimizer=torch.optim.Adam(model.parameters()),
+        progress=False,
+    )
+    assert [c.check.name for c in made.checked if "could not be examined" in c.outcome.text] == []
+    told = {c.check.name: c.outcome.passed for c in made.checked}
+    assert all(told[name] for name in ("mode-switch", "memorise", "checkpoint-round-trip", "run-cost"))

@@ -111,7 +111,7 @@ def _call_of(bench: Bench) -> Callable[[], Any] | None:
     args, kwargs = given[-1]
 
     def call() -> Any:
-        with bench.with_inputs(lambda _number, tensor: tensor.detach().clone()):
+        with bench.with_inputs(lambda _number, tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)):
             return called(*args, **kwargs)
 
     return call
@@ -119,7 +119,7 @@ def _call_of(bench: Bench) -> Callable[[], Any] | None:
 
 def _pass(bench: Bench, call: Callable[[], Any]) -> Pass:
     stance = torch.compiler.set_stance("force_eager")
-    with torch.no_grad(), stance, traced(bench.model) as calls, ModeCalls() as watch:
+    with torch.enable_grad(), stance, traced(bench.model) as calls, ModeCalls() as watch:
         outputs = call()
     return Pass([t.detach().clone() for t in batch_tensors(_plain(outputs))], calls, watch.calls)
 

@@ -93,8 +93,7 @@ def time_validation(bench: Bench, seconds: float) -> float | None:
     taken: list[float] = []
     source = bench.validation_loader if bench.validation_loader is not None else bench.validation
     try:
-        with torch.no_grad(), apart(source):
-            bench.subject.loss(bench.validation[0])
+        with torch.set_grad_enabled(_needs_graph(bench)), apart(source):
             begun = at = perf_counter()
             for batch in source:
                 bench.subject.loss(batch)
@@ -108,6 +107,16 @@ def time_validation(bench: Bench, seconds: float) -> float | None:
         for module, training in modes:
             module.training = training
     return mean(taken[1:] or taken)
+
+
+def _needs_graph(bench: Bench) -> bool:
+    """The step takes the gradient of what it computes, also in validation: then it fails without a graph alone."""
+    try:
+        with torch.no_grad():
+            bench.subject.loss(bench.validation[0])
+    except RuntimeError:
+        return True
+    return False
 
 
 def _batches(bench: Bench, times: Times) -> Iterator[tuple[Any, float | None]]:

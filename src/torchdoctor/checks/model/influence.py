@@ -35,7 +35,8 @@ def outputs_of(bench: Bench, batch: Any, change: Change | None = None, seed: int
     def give(number: int, given: Tensor) -> Tensor:
         return (change(number, given) if change else given).clone()
 
-    with torch.no_grad(), bench.with_inputs(give), torch.compiler.set_stance("force_eager"):
+    # With a graph: a step, or a forward, may take the gradient of what it computes.
+    with torch.enable_grad(), bench.with_inputs(give), torch.compiler.set_stance("force_eager"):
         outputs = bench.subject.outputs(batch)
     found = batch_tensors(logits_of(outputs))
     return [tensor.detach().clone() for tensor in found if tensor.is_floating_point() and tensor.numel()]

@@ -166,7 +166,6 @@ def _varies(tensor: Tensor) -> bool:
     return size > 0 and float((rows - rows[:1]).abs().max()) > SAME * size
 
 
-@torch.no_grad()
 def _where_samples_become_equal(case: Case) -> str | None:
     """The first module that gives all samples the same, from inputs that differ."""
     found: list[str] = []

@@ -334,8 +334,8 @@ class _Session:
         return found
 
 
-@torch.no_grad()
 def _is_noisy(subject: Subject, batch: Any) -> bool:
-    """Whether the same weights give two losses for the same batch."""
-    first, second = (float(subject.loss(batch)) for _ in range(2))
+    """Whether the same weights give two losses for the same batch. With a graph: the step may need it, as where it
+    takes the gradient of the outputs."""
+    first, second = (float(subject.loss(batch).detach()) for _ in range(2))
     return abs(first - second) > 1e-5 * (abs(first) + 1e-8)
