@@ -33,6 +33,32 @@ def test_a_head_that_starts_too_large(kind: str) -> None:
     assert outcome.figures["times"] > 3 and outcome.where[0].parameter is not None
 
 
+class Arc(nn.Module):
+    """A head as of ArcFace, without its margin."""
+
+    def __init__(self, scale: float, width: int, classes: int, how: str) -> None:
+        super().__init__()
+        self.body, self.scale, self.how = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, width)), scale, how
+        self.weight = nn.Parameter(torch.randn(classes, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x)
+        if self.how == "similarity":
+            return self.scale * F.cosine_similarity(x[:, None], self.weight, dim=-1)
+        one = F.normalize(self.weight) if self.how != "one factor" else self.weight
+        x = F.normalize(x)
+        return self.scale * (x @ one.T if self.how == "product" else F.linear(x, one))
+
+
+@pytest.mark.parametrize(("scale", "width", "classes"), [(64.0, 128, 10), (16.0, 8, 4)])
+@pytest.mark.parametrize("how", ["linear", "product", "similarity", "one factor"])
+def test_cosines_times_a_factor_are_meant(scale: float, width: int, classes: int, how: str) -> None:
+    torch.manual_seed(0)
+    train = loader(torch.randn(160, 12), torch.randint(0, classes, (160,)))
+    outcome = Program(Arc(scale, width, classes, how), train, nn.CrossEntropyLoss()).outcome(NAME)
+    assert outcome.passed is (how != "one factor"), outcome.text
+
+
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "rnn", "decoder", "multilabel"])
 def test_scores_that_are_multiplied(kind: str) -> None:
     """Normal weights, but the scores are not."""

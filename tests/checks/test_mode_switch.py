@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from checks.programs import HEALTHY, Program
+from checks.programs import HEALTHY, Program, loader
 from torchdoctor.findings import Severity
 
 NAME = "mode-switch"
@@ -145,6 +145,16 @@ def test_a_momentum_that_is_too_small_for_the_run() -> None:
     program.model[1].momentum = 1e-3  # type: ignore[index,union-attr]
     assert program.outcome(NAME, epochs=1000).passed
     assert program.outcome(NAME, epochs=2).passed is False
+
+
+def test_a_run_that_is_too_short_for_the_default_momentum() -> None:
+    program = HEALTHY["cnn"]()
+    x, y = program.train.dataset[:64]
+    program.train = loader(x, y)
+    outcome = program.outcome(NAME, epochs=1)
+    assert outcome.passed is False and "too short" in outcome.text and "4 batches" in outcome.text
+    assert "default" not in f"{outcome.text} {outcome.fix}"
+    assert program.outcome(NAME, epochs=4).passed
 
 
 def test_noise_in_eval_mode_is_worth_a_note() -> None:

@@ -10,8 +10,11 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, Sampler, TensorDataset
 
 from checks.programs import HEALTHY, Program, loader
+from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.data.mixing import count_runs
+from torchdoctor.checks.performing import choose, perform
 from torchdoctor.findings import Severity
+from torchdoctor.instruments.subject import Subject
 
 NAME = "shuffling"
 
@@ -46,6 +49,20 @@ def test_mixed_and_not_shuffled_is_told_only(kind: str) -> None:
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.severity is Severity.INFO
     assert "does not shuffle" in outcome.text
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_order_is_told_of_a_loop_that_gives_no_loss(shuffle: bool) -> None:
+    """Optimizers take turns in it, say."""
+    program = HEALTHY["mlp"]()
+    train = loader(*program.train.dataset[:], shuffle=shuffle)
+    bench = Bench(Subject(program.model), [next(iter(train))], train_loader=train, why_no_loss="they take turns")
+    names = (NAME, "worker-randomness", "validation-augmentation")
+    bench.validation, bench.validation_loader = [next(iter(program.val))], program.val
+    made = {c.check.name: c.outcome for c in perform(bench, choose(True, names))}
+    assert made[NAME].passed is shuffle and all(made[name].passed for name in names[1:])
+    bench.train_loader = [next(iter(train)) for _ in range(4)]
+    assert "they take turns" in perform(bench, choose(True, (NAME,)))[0].outcome.text
 
 
 def test_one_epoch_of_mixed_data() -> None:

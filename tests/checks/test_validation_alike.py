@@ -46,6 +46,14 @@ def test_validation_that_is_not_standardised(kind: str) -> None:
     assert "training is standardised and validation is not" in outcome.text
 
 
+@pytest.mark.parametrize("spread", [0.56, 1.0, 1.7])
+def test_data_that_has_drifted_is_not_called_unprepared(spread: float) -> None:
+    program = HEALTHY["mlp"]()
+    change(program, lambda x: 1.98 + spread * x)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and "shifted by" in outcome.text and "standardised" not in outcome.text
+
+
 @pytest.mark.parametrize("kind", ["mlp", "regression"])
 def test_one_column_on_another_scale(kind: str) -> None:
     def spoil(x: Tensor) -> Tensor:

@@ -80,6 +80,10 @@ class Bench:
             self._made[make] = make(self)
         return self._made[make]  # type: ignore[no-any-return]
 
+    def without(self, what: str) -> str:
+        """Why a check of it is not made: in code it is handed over, in a script it has to be seen."""
+        return f"no {what} was " + ("handed over" if self.target is None else "seen in the script's first steps")
+
     @contextlib.contextmanager
     def experiment(self) -> Iterator[None]:
         """Whatever is done inside is put back, random states included."""

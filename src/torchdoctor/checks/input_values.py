@@ -41,7 +41,7 @@ INSIDE = 0.2
 
 def perform(bench: Bench) -> Outcome:
     if not bench.train:
-        return skipped("no training batch was handed over")
+        return skipped(bench.without("training batch"))
     looks = looks_of(bench)
     if not any(look.inputs for look in looks.train):
         return skipped(f"the model was not reached: {_said(looks)}")

@@ -49,7 +49,7 @@ REACHED = 3.0
 
 def perform(bench: Bench) -> Outcome:
     if not bench.train:
-        return skipped("no training batch was handed over")
+        return skipped(bench.without("training batch"))
     looks, run = looks_of(bench), record_of(bench)
     source = Source(bench.train_loader, bench.train)
     finding = found(invalid_labels.detect(run))

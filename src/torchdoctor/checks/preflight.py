@@ -61,8 +61,8 @@ def check(
     _check_model(model)
     bench = Bench(
         subject=Subject(model, loss_fn, step_fn=step_fn, autocast=autocast),
-        train=first_batches(train_loader, count),
-        validation=first_batches(val_loader, count) if val_loader is not None else [],
+        train=first_batches(train_loader, count, "train_loader"),
+        validation=first_batches(val_loader, count, "val_loader") if val_loader is not None else [],
         train_loader=train_loader,
         validation_loader=val_loader,
         optimizers=_several("optimizer", optimizer, *OF_OPTIMIZERS),

@@ -35,7 +35,7 @@ STEPPING = {
 def perform(bench: Bench) -> Outcome:
     schedulers = _outermost(bench.schedulers)
     if not schedulers:
-        return skipped("no learning rate schedule was handed over")
+        return skipped(bench.without("learning rate schedule"))
     each, updates = updates_an_epoch(bench), updates_of(bench)
     epochs = bench.epochs or (math.ceil(updates / each) if updates and each else None)
     calls = {"epoch": epochs} | ({"update": updates} if updates else {}) if epochs else {}

@@ -22,6 +22,7 @@ CHECK = Check(
     asks="training comes in random order, another one in each epoch",
     part=DATA,
     order=60,
+    needs_loss=False,
     diagnoses=(RULE.name,),
 )
 DRAWN = 200_000
@@ -33,7 +34,7 @@ LEAST = 16
 
 def perform(bench: Bench) -> Outcome:
     if not bench.train:
-        return skipped("no training batch was handed over")
+        return skipped(bench.without("training batch"))
     source = Source(bench.train_loader, bench.train)
     if not source.is_indexed:
         return _judge_batches(bench, source)
@@ -98,6 +99,8 @@ def _judge_batches(bench: Bench, source: Source) -> Outcome:
         "Shuffle the samples anew in each epoch, before they become batches; of a stream, its files and a buffer.",
         "order = torch.randperm(len(X)); X, y = X[order], y[order]  # at the start of every epoch",
     )
+    if mixing is None and bench.why_no_loss is not None:
+        return skipped(f"the order of {what} cannot be told without targets: {bench.why_no_loss}")
     if mixing is None:
         few = f"{len(bench.train)} batch" + ("es" if len(bench.train) > 1 else "")
         return skipped(f"the order of {what} cannot be told from {few}")
@@ -112,6 +115,8 @@ def _judge_batches(bench: Bench, source: Source) -> Outcome:
 
 def mixing_of(bench: Bench, source: Source, order: Ints | None) -> Mixing | None:
     """Of the targets in that order of indices, else as the batches at hand have them; None where it cannot be told."""
+    if bench.why_no_loss is not None:
+        return None
     run, looks = record_of(bench), looks_of(bench)
     calls = baseline.loss_calls(run)
     by_class = bool(calls) and all(c.function in CLASSES for c in calls)

@@ -44,7 +44,7 @@ SPLIT = Fix(
 
 def perform(bench: Bench) -> Outcome:
     if not bench.validation:
-        return skipped("no validation data was handed over")
+        return skipped(bench.without("validation data"))
     train, held = Source(bench.train_loader, bench.train), Source(bench.validation_loader, bench.validation)
     size = _judge_size(bench, train, held)
     exact = overlap_of_indices(train, held)

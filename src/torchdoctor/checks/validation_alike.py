@@ -18,11 +18,11 @@ from torchdoctor.checks.model.looks import looks_of
 from torchdoctor.checks.model.records import worst_of
 from torchdoctor.facts import TRAIN, VALIDATION, TokensFact
 from torchdoctor.findings import Fix, Severity
+from torchdoctor.instruments.tables import listed
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.membership import BUCKETS
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data.train_validation_mismatch import CERTAIN, FAR, OTHER_TOKENS, RULE, Distance, variation
-from torchdoctor.rules.nonfinite import counted
 
 CHECK = Check(
     name="validation-alike",
@@ -49,7 +49,7 @@ FIX = Fix(
 
 def perform(bench: Bench) -> Outcome:
     if not bench.validation or not bench.train:
-        return skipped("no validation data was handed over" if bench.train else "no training batch was handed over")
+        return skipped(bench.without("validation data" if bench.train else "training batch"))
     sources = Source(bench.train_loader, bench.train), Source(bench.validation_loader, bench.validation)
     everywhere = all(source.is_indexed or isinstance(source.loader, list | tuple) for source in sources)
     train, held = (source.batches_across(SAMPLES) for source in sources)
@@ -169,21 +169,25 @@ def relation(distance: Distance) -> str:
     for times, raw, divided in ((factor, "validation", "training"), (1 / factor, "training", "validation")):
         if BYTES / SAME_FACTOR < times < BYTES * SAME_FACTOR:
             return f"{raw} is 255 times as large, as if only {divided} were divided by 255"
+    shifted = f"validation is shifted by {figure(float(np.median(distance.moved)))} times the spread of training"
     if _is_standard(mean_t, std_t) != _is_standard(mean_v, std_v):
         done, raw, mean, std = (
             ("training", "validation", mean_v, std_v)
             if _is_standard(mean_t, std_t)
             else ("validation", "training", mean_t, std_t)
         )
+        if _has_standard_spread(std):  # divided by the same constants: what has drifted is the data
+            return shifted
         return f"{done} is standardised and {raw} is not (mean {figure(mean)}, spread {figure(std)})"
-    if distance.is_scaled:
-        return f"validation varies {figure(factor)} times as much as training"
-    moved = float(np.median(distance.moved))
-    return f"validation is shifted by {figure(moved)} times the spread of training"
+    return f"validation varies {figure(factor)} times as much as training" if distance.is_scaled else shifted
 
 
 def _is_standard(mean: float, std: float) -> bool:
-    return abs(mean) <= STANDARD[0] and STANDARD[1] <= std <= STANDARD[2]
+    return abs(mean) <= STANDARD[0] and _has_standard_spread(std)
+
+
+def _has_standard_spread(std: float) -> bool:
+    return STANDARD[1] <= std <= STANDARD[2]
 
 
 def _judge_tokens(pairs: dict[str, tuple[list[Tensor], list[Tensor]]], everywhere: bool) -> Outcome | None:
@@ -233,7 +237,7 @@ def _judge_labels(bench: Bench, train: Source, held: Source) -> Outcome | None:
     fresh = np.setdiff1d(b, a)
     unknown = float(np.isin(b, fresh).mean())
     if len(a) == len(train.indices) and unknown >= UNKNOWN:
-        names = counted("class", tuple(int(kind) for kind in fresh)).replace("classs", "classes")
+        names = f"{'class' if len(fresh) == 1 else 'classes'} {listed([str(int(kind)) for kind in fresh])}"
         text = f"{unknown:.0%} of the validation samples are of {names}, of which training has none"
         return failed(text, RULE.name, fix, unknown=unknown)
     if not sure or apart < OTHER_LABELS:

@@ -25,6 +25,7 @@ CHECK = Check(
     asks="validation samples come unaugmented",
     part=DATA,
     order=50,
+    needs_loss=False,
     diagnoses=(RULE.name,),
 )
 SAMPLES, READS = 16, 3
@@ -53,7 +54,7 @@ class Readings:
 
 def perform(bench: Bench) -> Outcome:
     if not bench.validation:
-        return skipped("no validation data was handed over")
+        return skipped(bench.without("validation data"))
     train, held = Source(bench.train_loader, bench.train), Source(bench.validation_loader, bench.validation)
     if isinstance(held.loader, list | tuple):
         return passed("it is a list of batches, which are the same each time")

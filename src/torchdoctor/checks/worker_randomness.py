@@ -18,6 +18,7 @@ CHECK = Check(
     asks="workers draw different random numbers",
     part=DATA,
     order=70,
+    needs_loss=False,
     diagnoses=(RULE.name,),
 )
 LEAST_RANDOM = 3

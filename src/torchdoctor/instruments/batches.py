@@ -19,8 +19,8 @@ ONE_BATCH = "this is one batch; put it in a list: [batch]"
 SAMPLES = "its items are samples, not batches; hand over DataLoader(dataset, batch_size=...)"
 
 
-def first_batches(loader: Iterable[Any], count: int) -> list[Any]:
-    """The first so many, or all there are."""
+def first_batches(loader: Iterable[Any], count: int, name: str = "the loader") -> list[Any]:
+    """The first so many, or all there are. `name`: what it is called to whoever handed it over."""
     check_loader(loader)
     randomness = Randomness(loader)
     try:
@@ -29,7 +29,7 @@ def first_batches(loader: Iterable[Any], count: int) -> list[Any]:
     finally:
         randomness.put_back()
     if not batches:
-        raise UsageError("the loader gives no batch; is its dataset empty, or drop_last=True with too few samples?")
+        raise UsageError(f"{name} gives no batch; is its dataset empty, or drop_last=True with too few samples?")
     return batches
 
 

@@ -25,6 +25,8 @@ LAST_BATCH = 0.9
 the same name is the weight of the old ones, and 0.9 or 0.99 the default."""
 NEVER_ARRIVES = 0.5
 """Share of the running statistics that is still their start (zero and one) at the end of the run."""
+DEFAULT = 0.1
+"""PyTorch's momentum: nobody made it too small."""
 LARGE_EPS = 0.1
 """Beside a variance of one; the usual one is 1e-5, and 1e-3 in TensorFlow."""
 
@@ -101,6 +103,8 @@ def _momentum(bench: Bench, norms: list[Sensitive]) -> Outcome | None:
     if not slow:
         return None
     value = slow[0].module.momentum
+    if value >= DEFAULT and batches is not None:
+        return _too_short(slow, batches)
     after = f"after all {batches} batches of the run" if batches is not None and value > 0 else "for ever"
     left = (1 - value) ** batches if batches is not None and value > 0 else 1.0
     return failed(
@@ -108,6 +112,21 @@ def _momentum(bench: Bench, norms: list[Sensitive]) -> Outcome | None:
         f"statistics, which eval mode uses, are their start (0 and 1) {after}",
         None,
         Fix("Leave it at its default, or at None for a plain average.", "nn.BatchNorm2d(channels, momentum=0.1)"),
+        severity=Severity.WARNING,
+        where=tuple(Place(module=m.name) for m in slow[:3]),
+    )
+
+
+def _too_short(slow: list[Sensitive], batches: int) -> Outcome:
+    value = slow[0].module.momentum
+    return failed(
+        f"the run is too short for the running statistics of {listed([m.name for m in slow], 3)}, which eval mode "
+        f"uses: after its {batches} batches {(1 - value) ** batches:.0%} of them are still their start (0 and 1)",
+        None,
+        Fix(
+            "Train for more batches, or let them be a plain average of those that there are.",
+            "nn.BatchNorm2d(channels, momentum=None)",
+        ),
         severity=Severity.WARNING,
         where=tuple(Place(module=m.name) for m in slow[:3]),
     )
