@@ -18,6 +18,7 @@ from torchdoctor.instruments.learning_rate.curve import (
     smooth,
     smooth_both_ways,
     suggest,
+    suggest_for_all,
     trace,
 )
 from torchdoctor.instruments.learning_rate.trust import doubt
@@ -101,6 +102,25 @@ def test_a_rate_amid_the_rules_is_recommended() -> None:
 def test_without_divergence_there_is_no_tenth_of_it() -> None:
     found = suggest(trace(valley(end=10**-2.5), 0.0))
     assert found.tenth is None and found.divergence is None and found.recommended is not None
+
+
+def test_the_end_of_a_sweep_that_was_cut_is_no_turn() -> None:
+    cut, whole = (trace(valley(end=end), 0.0) for end in (10**-2.5, 1.0))
+    found = combine(suggest_for_all([cut, cut, whole]))
+    assert found.turn is None and found.recommended == found.valley
+    assert suggest_for_all([cut, whole, whole]) == [suggest(cut), suggest(whole), suggest(whole)], "most diverged"
+    turned = trace(valley(end=10**-1.9), 0.0)
+    assert turned.ends is None and suggest_for_all([turned]) == [suggest(turned)], "it rises again, if not by half"
+
+
+def test_a_fall_that_only_pairs_of_losses_show_is_none() -> None:
+    good = valley(end=10**-2.5)
+    faint = Sweep(0, good.rates, good.before + 0.005 * good.changes, good.before, False)
+    assert names(faint) == ["unmoved"]
+    assert names(Sweep(0, faint.rates, faint.losses + 1000, faint.before + 1000, False)) == ["unmoved"]
+    same = np.full(len(good.rates), 5.0)
+    assert names(Sweep(0, good.rates, same + 0.0005 * good.changes, same, False)) == ["unmoved"]
+    assert names(Sweep(0, good.rates, same + good.changes, same, False)) == ["range-too-low"]
 
 
 def test_a_loss_that_never_falls_suggests_nothing() -> None:

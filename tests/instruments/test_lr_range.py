@@ -313,6 +313,24 @@ def test_a_model_that_cannot_learn_gets_no_rate() -> None:
         result.apply(optimizer)
 
 
+def test_a_range_that_ends_too_early_is_said() -> None:
+    result = found(high=1e-2, steps=100, seeds=3)
+    assert result.turn is None and result.recommended == result.valley
+    text = str(result)
+    assert "highest rate tried    0.01" in text and "raise high=" in text and "lose again" not in text
+    assert result.plot() is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"validation": DataLoader(PAIRS, 64)}])
+def test_a_range_in_which_nothing_moves_is_said(options: dict[str, Any]) -> None:
+    result = found(high=1e-6, steps=100, seeds=3, **options)
+    assert result.recommended is None and [d.name for d in result.doubts] == ["unmoved"]
+    assert "nothing moved in this range: up to the highest rate, 1e-06" in str(result) and "fell from" not in str(
+        result
+    )
+    assert "in this range" in result.plot().layout.title.text
+
+
 def test_sorted_data_is_warned_of() -> None:
     order = Y.argsort()
     result = found(data=DataLoader(TensorDataset(X[order], Y[order]), 16), seeds=2)

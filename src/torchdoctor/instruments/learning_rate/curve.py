@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,6 +143,11 @@ class Trace:
             return self.turn + int(lost[0])
         return len(self.changes) - 1 if self.diverged else None
 
+    @property
+    def turned(self) -> bool:
+        """The loss has diverged, or at least stands above its lowest again by more than noise makes."""
+        return self.ends is not None or float(self.changes[-1]) + self.fall > NOISE * self.noise
+
 
 def trace(sweep: Sweep, smoothing: float) -> Trace:
     """Of at least one change. What lies far above the start is cut, so that an explosion does not reach back."""
@@ -208,6 +213,19 @@ def suggest(curve: Trace) -> Suggestions:
         turn=10 ** float(places[turn]),
         divergence=divergence,
     )
+
+
+def suggest_for_all(traces: Sequence[Trace]) -> list[Suggestions]:
+    """For each sweep. Where most were cut while the loss still fell, none says where it turns: it is lowest at the end
+    because there is no more of it."""
+    each = [suggest(curve) for curve in traces]
+    falling = 2 * sum(not t.turned for t in traces) > len(traces)
+    return [replace(s, turn=None) for s in each] if falling else each
+
+
+def are_cut(traces: Sequence[Trace]) -> bool:
+    """Most ended at the highest rate, not where the loss diverges."""
+    return 2 * sum(t.ends is None for t in traces) > len(traces)
 
 
 def middle(rates: Sequence[float]) -> float:

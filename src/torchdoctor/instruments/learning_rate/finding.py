@@ -18,10 +18,17 @@ from torch import Tensor, nn
 from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, first_batches
-from torchdoctor.instruments.learning_rate.curve import Descent, Sweep, combine, default_smoothing, suggest, trace
+from torchdoctor.instruments.learning_rate.curve import (
+    Descent,
+    Sweep,
+    combine,
+    default_smoothing,
+    suggest_for_all,
+    trace,
+)
 from torchdoctor.instruments.learning_rate.result import LearningRates
 from torchdoctor.instruments.learning_rate.sweep import Course, Rates, Stepper, same_epoch
-from torchdoctor.instruments.learning_rate.trust import doubt
+from torchdoctor.instruments.learning_rate.trust import NO_RATE, doubt
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.state import untouched
@@ -220,9 +227,9 @@ def _judge(
         raise UsageError(f"the loss was NaN or Inf after the first update, with a rate of {plan.low:g}; lower `low`")
     smoothing = plan.smoothing if plan.smoothing is not None else default_smoothing(plan.steps)
     traces = [trace(s, smoothing) for s in kept]
-    suggested = [suggest(t) for t in traces]
+    suggested = suggest_for_all(traces)
     doubts = doubt(kept, traces, suggested, classes.counts, linear=plan.mode == "linear")
-    found = combine(suggested) if not any(d.name == "flat" for d in doubts) else combine([])
+    found = combine(suggested) if not any(d.name in NO_RATE for d in doubts) else combine([])
     each = [s.recommended for s in suggested if s.recommended is not None]
     return LearningRates(
         recommended=found.recommended,

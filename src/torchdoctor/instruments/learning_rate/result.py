@@ -29,12 +29,13 @@ WIDTH = 100
 @dataclass(frozen=True)
 class LearningRates(Result):
     recommended: float | None
-    """what to set: the mean of valley, tenth and turn on the logarithmic axis; None where no rate made the loss fall"""
+    """what to set: the mean of valley, tenth and turn on the logarithmic axis, as far as they are known; None where no
+    rate made the loss fall"""
     steepest: float | None
     tenth: float | None
     valley: float | None
     turn: float | None
-    """where the loss was lowest"""
+    """where the loss was lowest; None where the sweeps were cut while it still fell"""
     divergence: float | None
     """where half of what the loss had gained was lost again"""
     by_seed: list[float]
@@ -95,11 +96,15 @@ class LearningRates(Result):
 
     def _rules(self) -> list[tuple[str, str, str]]:
         tenth = "the loss did not diverge" if self.divergence is None else f"it diverges at {self.divergence:.2g}"
+        turn = ("lowest loss", self.turn, "rates above it lose again what was gained")
+        if self.turn is None:
+            highest = max(float(s.rates[-1]) for s in self.sweeps)
+            turn = ("highest rate tried", highest, "the loss still fell there: raise high=")
         rows = (
             ("steepest descent", self.steepest, "where the loss falls fastest"),
             ("valley", self.valley, "two thirds of the way down to the lowest loss"),
             ("tenth of divergence", self.tenth, tenth),
-            ("lowest loss", self.turn, "rates above it lose again what was gained"),
+            turn,
         )
         return [(name, "-".ljust(8) if rate is None else f"{rate:<8.2g}", what) for name, rate, what in rows]
 
@@ -126,7 +131,8 @@ class LearningRates(Result):
 
     def _title(self) -> str:
         if self.recommended is None:
-            return "No learning rate made the loss fall"
+            unmoved = any(d.name == "unmoved" for d in self.doubts)
+            return "No learning rate in this range moved the loss" if unmoved else "No learning rate made the loss fall"
         end = "had not diverged yet" if self.divergence is None else f"diverges at {self.divergence:.2g}"
         title = f"Set {self.recommended:.2g}: the loss falls fastest at {self.steepest:.2g} and {end}"
         return title if self.trusted else f"{title} (not to be trusted: {', '.join(d.name for d in self.doubts)})"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from torchdoctor.instruments.learning_rate.curve import Array, Suggestions, Sweep, Trace
+from torchdoctor.instruments.learning_rate.curve import Array, Suggestions, Sweep, Trace, are_cut
 
 SURE = 4.0
 """Standard deviations: the largest of a hundred chance values stays below it (of 10,000 draws, 0.6 exceed it)."""
@@ -22,13 +22,18 @@ APART = 1.0
 """Decades between the seeds, or a half more between the rules, from which a suggestion is no better than a guess."""
 LEAST_BATCHES = 20
 """To tell an order from chance."""
+MOVED = 0.01
+"""Of what batches differ by: a fall that pairs of losses show, and that nobody would see in a training. Where all have
+one loss, as a validation set, a tenth of that stands for it."""
+NO_RATE = frozenset(("flat", "unmoved"))
+"""Doubts beside which there is nothing to recommend."""
 FEW = 1.0
 """Expected members of a class in all batches below which it says nothing."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """`name` is one of: flat, biased-batches, same-order, range-too-low, range-too-high, too-short, noisy."""
+    """`name` is one of: flat, unmoved, biased-batches, same-order, range-too-low, range-too-high, too-short, noisy."""
 
     name: str
     text: str
@@ -42,7 +47,7 @@ def doubt(
     linear: bool = False,
 ) -> list[Doubt]:
     """What speaks against the curves, causes before what they lead to."""
-    flat = _flat(traces)
+    flat = _flat(traces) or _unmoved(sweeps, traces)
     if flat is not None:
         return [*_biased(sweeps, class_counts), flat]
     return [
@@ -64,6 +69,23 @@ def _flat(traces: Sequence[Trace]) -> Doubt | None:
         "them, that inputs and targets belong together, and that the model is not trained already; then try a larger "
         "`steps`, or a wider `low` to `high`",
     )
+
+
+def _unmoved(sweeps: Sequence[Sweep], traces: Sequence[Trace]) -> Doubt | None:
+    if not are_cut(traces) or not all(t.fall < MOVED * _difference(s) for s, t in zip(sweeps, traces, strict=True)):
+        return None
+    highest = 10 ** max(float(t.log_rates[-1]) for t in traces)
+    return Doubt(
+        "unmoved",
+        f"nothing moved in this range: up to the highest rate, {highest:.2g}, the loss fell by "
+        f"{np.median([t.fall for t in traces]):.2g} from {np.median([t.start for t in traces]):.3g}; raise `high`",
+    )
+
+
+def _difference(sweep: Sweep) -> float:
+    """Between batches, on weights that nothing has changed."""
+    spread, size = float(np.std(sweep.before)), abs(sweep.start)
+    return spread if spread > 1e-6 * size else 0.1 * size
 
 
 def _significance(traces: Sequence[Trace]) -> float:
@@ -136,7 +158,7 @@ def _same_order(sweeps: Sequence[Sweep]) -> bool:
 def _out_of_range(traces: Sequence[Trace], linear: bool) -> list[Doubt]:
     """A linear sweep has hardly a step at low rates, wherever it begins."""
     found = []
-    if 2 * sum(t.ends is None for t in traces) > len(traces):
+    if are_cut(traces):
         found.append(
             Doubt(
                 "range-too-low",
