@@ -48,7 +48,8 @@ def _read_texts(target: Target, most: int) -> Iterator[tuple[Path, str]]:
         yield Path("<string>"), target.what
         waiting = list(_imported(target.what, here / "<string>", folders))
     elif main is not None:
-        waiting = [main, *(_modules_of(target.what, folders) if target.kind == MODULE else ())]
+        packages = _modules_of(target.what, folders) if target.kind == MODULE else ()
+        waiting = list(dict.fromkeys([main, *packages]))
     else:
         return
     seen = set(waiting)
