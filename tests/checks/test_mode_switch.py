@@ -179,3 +179,89 @@ def test_a_model_that_fails_in_eval_mode() -> None:
 
     outcome = _then("rnn", fail).outcome(NAME)
     assert outcome.passed is False and "no weights yet" in outcome.text
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "rnn"])
+def test_what_only_train_mode_does_to_the_outputs(kind: str) -> None:
+    outcome = _then(kind, lambda model, x: 3 * x + 1 if model.training else x.flip(-1)).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.WARNING
+    assert "the model (Then)" in outcome.text and "in eval mode" in outcome.text
+
+
+def test_outputs_alone_that_differ_are_worth_a_note() -> None:
+    """Cross-entropy does not see what is added to all scores."""
+    outcome = _then("mlp", lambda model, x: x + 5 if model.training else x).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO and "the loss" not in outcome.text
+
+
+@pytest.mark.parametrize("finish", [lambda x: x.softmax(-1), torch.sigmoid, lambda x: x.clamp(-0.1, 0.1)])
+def test_outputs_made_ready_for_use_are_worth_a_note(finish: Callable[[Tensor], Tensor]) -> None:
+    outcome = _then("mlp", lambda model, x: x if model.training else finish(x)).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO
+
+
+def _stochastic_depth(model: nn.Module, x: Tensor) -> Tensor:
+    """Kept nearly always, and scaled up for it."""
+    return x * (torch.rand(len(x), *[1] * (x.dim() - 1)) < 0.9999) / 0.9999 if model.training else x
+
+
+def _auxiliary(model: nn.Module, x: Tensor) -> Tensor:
+    return torch.cat([x, x]) if model.training else x
+
+
+class _OwnNorm(nn.Module):
+    """A batch normalisation by hand, of which nobody knows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return x - self.mean
+        self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        return x - x.mean(0)
+
+
+@pytest.mark.parametrize("what", [_stochastic_depth, _auxiliary])
+def test_differences_that_are_drawn_or_of_another_form_are_meant(
+    what: Callable[[nn.Module, Tensor], Tensor],
+) -> None:
+    program = _then("mlp", what)
+    criterion = program.loss_fn
+    program.loss_fn = lambda outputs, target: criterion(outputs[: len(target)], target)
+    assert program.outcome(NAME).passed
+
+
+def test_a_normalisation_of_ones_own_is_meant() -> None:
+    program = HEALTHY["mlp"]()
+    program.model = nn.Sequential(program.model, _OwnNorm(4))
+    assert program.outcome(NAME).passed
+
+
+class _Recalled(nn.Module):
+    """Is given the answer in training, and its own guess in use: teacher forcing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.then = nn.Linear(12, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor, known: Tensor) -> Tensor:
+        first = self.first(x)
+        return first + self.then(known if self.training else first)
+
+
+def test_a_model_that_is_given_the_answer_in_training_is_meant() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(96, 12)
+    y = x[:, :4].argmax(1)
+    program = Program(_Recalled(), loader(x, F.one_hot(y, 4).float(), y), F.cross_entropy)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.INFO
+
+
+def test_modules_are_named_with_their_kind() -> None:
+    """In a Sequential the name alone is a number."""
+    program = HEALTHY["cnn"]()
+    program.model.eval()
+    assert "1 (BatchNorm2d) would not work" in program.outcome(NAME).text

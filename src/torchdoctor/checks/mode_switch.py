@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
-from torchdoctor.checks.model.mode_calls import ModeCall, ModeCalls
+from torchdoctor.checks.model.mode_calls import ModeCall
+from torchdoctor.checks.model.mode_gap import judge_gap
 from torchdoctor.checks.model.mode_modules import Sensitive, judge_settings, sensitive_of
-from torchdoctor.checks.repeats.module_trace import Call, Marks, first_difference, mark_of, marks_of, traced
+from torchdoctor.checks.model.mode_passes import ModelCall, Pass
+from torchdoctor.checks.model.records import worst_of
+from torchdoctor.checks.repeats.module_trace import Call, first_difference, mark_of
 from torchdoctor.checks.repeats.updating import nudge
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.state import Randomness
 from torchdoctor.instruments.tables import listed
-from torchdoctor.probes.batches import batch_tensors
 
 CHECK = Check(
     name="mode-switch",
@@ -28,23 +27,8 @@ CHECK = Check(
     diagnoses=("eval-mode-in-training", "train-mode-in-evaluation", "over-regularized"),
 )
 SHOWN = 3
-ROUNDING = 1e-4
-"""Relative difference of two passes that kernels with an order of their own leave."""
 TRIED = 3
 """Small updates after which what dropout drops is no longer multiplied by weights that start at zero."""
-
-
-@dataclass
-class Pass:
-    """One call of the model, as it was made."""
-
-    outputs: list[Tensor]
-    calls: list[Call]
-    functions: list[ModeCall]
-
-    @property
-    def marks(self) -> Marks:
-        return marks_of(self.outputs)
 
 
 def perform(bench: Bench) -> Outcome:
@@ -54,10 +38,10 @@ def perform(bench: Bench) -> Outcome:
     outcome = judge_settings(bench, modules) or _left_in_eval(bench, modules)
     if outcome is not None:
         return outcome
-    call = _call_of(bench)
+    call = ModelCall.of_step(bench)
     if call is None:
         return skipped("the step does not call the model as a module")
-    outcome = _in_eval(bench, call) or _in_training(bench, modules, call)
+    outcome = _in_eval(bench, call) or worst_of(judge_gap(bench, call), _in_training(bench, modules, call))
     if outcome is not None:
         return outcome
     dropouts, norms = (sum(m.drops is drops for m in modules) for drops in (True, False))
@@ -68,10 +52,10 @@ def perform(bench: Bench) -> Outcome:
 
 def _left_in_eval(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
     """The mode that the model has when the step calls it, whoever set it."""
-    seen: list[tuple[bool, list[str]]] = []
+    seen: list[tuple[bool, list[Sensitive]]] = []
 
     def note(module: nn.Module, _args: Any) -> None:
-        still = [m.name for m in modules if not m.module.training and not m.is_frozen]
+        still = [m for m in modules if not m.module.training and not m.is_frozen]
         seen.append((module.training or any(m.module.training for m in modules), still))
 
     handle = bench.subject.called.register_forward_pre_hook(note)
@@ -82,95 +66,48 @@ def _left_in_eval(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
     if not seen or any(training for training, _ in seen) or not seen[-1][1]:
         return None
     silent = seen[-1][1]
-    norms = any(not m.drops for m in modules if m.name in silent)
+    norms = any(not m.drops for m in silent)
     library = hasattr(type(bench.model), "from_pretrained")
     return failed(
-        f"the model is in eval mode where it is to be trained: {listed(silent, SHOWN)} would not work"
+        f"the model is in eval mode where it is to be trained: {listed(list(map(str, silent)), SHOWN)} would not work"
         + ("; its library hands it out so, and its trainer switches it" if library else ""),
         "eval-mode-in-training",
         Fix("Switch to train mode at the top of every epoch, before the loop over batches.", "model.train()"),
         severity=Severity.INFO if library else Severity.ERROR if norms else Severity.WARNING,
-        where=tuple(Place(module=name) for name in silent[:SHOWN]),
+        where=tuple(Place(module=m.name) for m in silent[:SHOWN]),
         silent=len(silent),
     )
 
 
-def _call_of(bench: Bench) -> Callable[[], Any] | None:
-    """The model's last call in a training step, to be made again with the same inputs."""
-    given: list[tuple[Any, Any]] = []
-    called = bench.subject.called
-    handle = called.register_forward_pre_hook(
-        lambda _module, args, kwargs: given.append((args, kwargs)), with_kwargs=True
-    )
-    try:
-        bench.subject.loss(bench.train[0])
-    finally:
-        handle.remove()
-    if not given:
-        return None
-    args, kwargs = given[-1]
-
-    def call() -> Any:
-        with bench.with_inputs(lambda _number, tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad)):
-            return called(*args, **kwargs)
-
-    return call
-
-
-def _pass(bench: Bench, call: Callable[[], Any]) -> Pass:
-    stance = torch.compiler.set_stance("force_eager")
-    with torch.enable_grad(), stance, traced(bench.model) as calls, ModeCalls() as watch:
-        outputs = call()
-    return Pass([t.detach().clone() for t in batch_tensors(_plain(outputs))], calls, watch.calls)
-
-
-def _plain(outputs: Any) -> Any:
-    return dict(outputs) if hasattr(outputs, "keys") else outputs
-
-
-def _in_eval(bench: Bench, call: Callable[[], Any]) -> Outcome | None:
+def _in_eval(bench: Bench, call: ModelCall) -> Outcome | None:
     model = bench.model
     model.train()
-    in_training = _pass(bench, call)
+    in_training = call.make()
     model.eval()
     before = {name: mark_of(buffer) for name, buffer in model.named_buffers()}
     randomness = Randomness()
     try:
-        one = _pass(bench, call)
+        one = call.make()
     except Exception as error:
         return failed(
             f"the model fails in eval mode, though not in train mode: {type(error).__name__}: {str(error)[:120]}",
             None,
             Fix("Call it in eval mode on one batch and follow the traceback.", "model.eval()(x)"),
         )
-    other = _pass(bench, call)
+    other = call.make()
     randomness.put_back()
-    again = _pass(bench, call)
+    again = call.make()
     active = [c for c in one.functions if c.training]
     changed = [n for n, b in model.named_buffers() if mark_of(b) != before[n]]
-    if _is_broken(one) and not _is_broken(in_training):
+    if one.is_broken and not in_training.is_broken:
         return _nonfinite_in_eval(one)
     if any("dropout" in c.function for c in active) or one.marks == again.marks != other.marks:
         return _random_in_eval(first_difference(one.calls, other.calls), active)
     if any(c.function == "F.batch_norm" for c in active) or (changed and any("running_" in n for n in changed)):
         return _learning_in_eval([c for c in active if c.function == "F.batch_norm"], changed)
-    if one.marks != other.marks and not _is_close(one, other):
+    if one.marks != other.marks and not one.is_close(other):
         return _stateful(first_difference(one.calls, other.calls), changed)
     return None
-
-
-def _is_broken(made: Pass) -> bool:
-    return any(t.is_floating_point() and not bool(t.isfinite().all()) for t in made.outputs)
-
-
-def _is_close(one: Pass, other: Pass) -> bool:
-    """But for the order in which a kernel adds up."""
-    return len(one.outputs) == len(other.outputs) and all(
-        a.shape == b.shape
-        and float((a.double() - b.double()).abs().max()) <= ROUNDING * max(1e-12, float(a.double().abs().max()))
-        for a, b in zip(one.outputs, other.outputs, strict=True)
-        if a.numel() and not a.is_complex()
-    )
 
 
 def _nonfinite_in_eval(one: Pass) -> Outcome:
@@ -237,26 +174,26 @@ def _stateful(where: Call | None, changed: list[str]) -> Outcome:
     )
 
 
-def _in_training(bench: Bench, modules: list[Sensitive], call: Callable[[], Any]) -> Outcome | None:
+def _in_training(bench: Bench, modules: list[Sensitive], call: ModelCall) -> Outcome | None:
     """Dropout that is there and changes nothing."""
     model = bench.model
     model.train()
     dropouts = [m for m in modules if m.drops and m.module.training]
-    one, other = _pass(bench, call), _pass(bench, call)
+    one, other = call.make(), call.make()
     if not dropouts or one.marks != other.marks:
         return None
     for batch in (bench.train * TRIED)[:TRIED]:
         model.zero_grad(set_to_none=True)
         bench.subject.loss(batch).backward()
         nudge(model)
-    one, other = _pass(bench, call), _pass(bench, call)
+    one, other = call.make(), call.make()
     if one.marks != other.marks:
         return None
     ran = {c.module for c in one.calls}
-    unused = [m.name for m in dropouts if m.name not in ran]
+    unused = [str(m) for m in dropouts if m.name not in ran]
     why = f"forward never calls {listed(unused, SHOWN)}" if unused else "what it gives is not used"
     return failed(
-        f"dropout changes nothing in training ({listed([m.name for m in dropouts], SHOWN)}): {why}",
+        f"dropout changes nothing in training ({listed(list(map(str, dropouts)), SHOWN)}): {why}",
         None,
         Fix("Put it into the forward pass, and use its result.", "x = self.dropout(x)"),
         severity=Severity.WARNING,

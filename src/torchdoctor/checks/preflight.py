@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from torchdoctor.checks.performing import choose, perform
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.subject import StepFn, Subject
+
+log = logging.getLogger("torchdoctor")
 
 BATCHES, QUICK_BATCHES = 16, 4
 """Of each split that are looked at."""
@@ -108,8 +111,12 @@ def _check_model(model: Any) -> None:
 def _check_use(bench: Bench) -> None:
     """How to compute a loss has to be told; what comes of that is for the checks to judge."""
     subject = bench.subject
-    with bench.experiment():
-        look = looks_of(bench).train[-1]
+    try:
+        with bench.experiment():
+            look = looks_of(bench).train[-1]
+    except Exception:
+        log.debug("the first look failed", exc_info=True)
+        return  # each check says for itself what it could not examine
     told = subject.loss_fn is not None or subject.step_fn is not None
     if isinstance(look.error, UsageError) and (look.outputs is None or not told):
         raise look.error

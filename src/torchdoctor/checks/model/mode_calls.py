@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from torchdoctor.attach.places import Place, caller
+from torchdoctor.instruments.overfitting.dropout import Without
 
 DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
 NORMS = (F.batch_norm,)
@@ -59,6 +60,19 @@ class ModeCalls(TorchFunctionMode):
                 self.calls.append(ModeCall("F.batch_norm", bool(given["training"]), caller()))
         elif func is ATTENTION and (args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)) > 0:
             self.calls.append(ModeCall("dropout of F.scaled_dot_product_attention", True, caller()))
+
+
+class AsInEval(Without):
+    """Inside, these functions do as in eval mode, whatever they are told."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.dropout:
+            return args[0] if args else kwargs["input"]
+        given = _arguments(func, args, kwargs) if func in NORMS else None
+        if given is not None and given["running_mean"] is not None:
+            return func(**{**given, "training": False})
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

@@ -38,6 +38,10 @@ class Sensitive:
     drops: bool
     """dropout; else a normalisation with running statistics"""
 
+    def __str__(self) -> str:
+        """In a Sequential the name is a number: the kind tells more."""
+        return f"{self.name or 'the model'} ({type(self.module).__name__})"
+
     @property
     def is_frozen(self) -> bool:
         """A normalisation whose weights are not trained may be kept in eval mode on purpose."""
@@ -62,7 +66,7 @@ def judge_settings(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
     if drops:
         share = max(_share(m.module) for m in drops)
         return failed(
-            f"dropout takes away {share:.0%} of what goes through {listed([m.name for m in drops], 3)}",
+            f"dropout takes away {share:.0%} of what goes through {listed(list(map(str, drops)), 3)}",
             "over-regularized",
             Fix("Give the share to drop, not the share to keep.", f"nn.Dropout({round(1 - share, 3) or 0.1})"),
             severity=Severity.ERROR if share >= 1 else Severity.WARNING,
@@ -81,7 +85,7 @@ def _momentum(bench: Bench, norms: list[Sensitive]) -> Outcome | None:
     if fast:
         value = fast[0].module.momentum
         return failed(
-            f"momentum={value:g} of {listed([m.name for m in fast], 3)} makes the running statistics those of the last "
+            f"momentum={value:g} of {listed(list(map(str, fast)), 3)} makes the running statistics those of the last "
             "batch: in PyTorch it is the weight of the newest batch",
             None,
             Fix(
@@ -108,7 +112,7 @@ def _momentum(bench: Bench, norms: list[Sensitive]) -> Outcome | None:
     after = f"after all {batches} batches of the run" if batches is not None and value > 0 else "for ever"
     left = (1 - value) ** batches if batches is not None and value > 0 else 1.0
     return failed(
-        f"momentum={value:g} of {listed([m.name for m in slow], 3)} is so small that {left:.0%} of the running "
+        f"momentum={value:g} of {listed(list(map(str, slow)), 3)} is so small that {left:.0%} of the running "
         f"statistics, which eval mode uses, are their start (0 and 1) {after}",
         None,
         Fix("Leave it at its default, or at None for a plain average.", "nn.BatchNorm2d(channels, momentum=0.1)"),
@@ -139,7 +143,7 @@ def _has_statistics(norm: Any) -> bool:
 
 def _epsilon(model: nn.Module) -> Outcome | None:
     odd = [
-        (clean(name), float(module.eps))
+        (Sensitive(clean(name), module, False), float(module.eps))
         for name, module in model.named_modules()
         if "Norm" in type(module).__name__
         and isinstance(getattr(module, "eps", None), int | float)
@@ -147,12 +151,12 @@ def _epsilon(model: nn.Module) -> Outcome | None:
     ]
     if not odd:
         return None
-    name, value = odd[0]
+    first, value = odd[0]
     return failed(
-        f"eps={value:g} of {listed([n for n, _ in odd], 3)} "
+        f"eps={value:g} of {listed([str(m) for m, _ in odd], 3)} "
         + ("lets a constant input divide by zero" if value <= 0 else "outweighs the variance that it is added to"),
         "division-by-zero" if value <= 0 else None,
         Fix("Leave it at its default.", "eps=1e-5"),
         severity=Severity.WARNING,
-        where=(Place(module=name),),
+        where=(Place(module=first.name),),
     )
