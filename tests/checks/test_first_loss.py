@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -297,3 +298,17 @@ def test_weights_on_rare_labels(weight: float) -> None:
     assert Program(nn.Linear(10, 1), loader(x, y, batch=64), loss).outcome(NAME).passed
     classes = nn.CrossEntropyLoss(torch.tensor([1.0, weight]))
     assert Program(nn.Linear(10, 2), loader(x, y[:, 0].long(), batch=64), classes).outcome(NAME).passed
+
+
+def test_a_teacher_that_starts_as_a_copy() -> None:
+    program = HEALTHY["mlp"]()
+    teacher = copy.deepcopy(program.model)
+
+    def step(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        out = model(batch[0])
+        with torch.no_grad():
+            wanted = teacher(batch[0])
+        return F.cross_entropy(out, batch[1]) + F.mse_loss(out, wanted)
+
+    outcome = Program(program.model, program.train, optimizer=program.optimizer).outcome(NAME, step_fn=step)
+    assert outcome.passed, outcome.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from typing import Any
@@ -243,3 +244,39 @@ def test_a_gradient_within_the_step_loses_no_check(inside: bool) -> None:
     assert [c.check.name for c in made.checked if "could not be examined" in c.outcome.text] == []
     told = {c.check.name: c.outcome.passed for c in made.checked}
     assert all(told[name] for name in ("mode-switch", "memorise", "checkpoint-round-trip", "run-cost"))
+
+
+class Prototypes(nn.Module):
+    """A loss with weights and a counter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(4, 4))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, outputs: Tensor, target: Tensor) -> Tensor:
+        self.calls += 1
+        return nn.functional.cross_entropy(outputs @ self.centres.T, target)
+
+
+@pytest.mark.parametrize("kind", ["loss", "teacher"])
+def test_what_the_loss_works_with_is_left_as_it_was(kind: str) -> None:
+    program, beside = HEALTHY["mlp"](), Prototypes()
+    if kind == "teacher":
+        beside = copy.deepcopy(program.model)
+    optimizer = torch.optim.Adam([*program.model.parameters(), *beside.parameters()])
+
+    def step(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        outputs = model(batch[0])
+        with torch.no_grad():
+            wanted = beside(batch[0])
+            for mine, other in zip(beside.parameters(), model.parameters(), strict=True):
+                mine.lerp_(other, 0.1)
+        return nn.functional.cross_entropy(outputs, batch[1]) + nn.functional.mse_loss(outputs, wanted)
+
+    before = _bytes(dict(beside.state_dict()))
+    given = {"loss_fn": beside} if kind == "loss" else {"step_fn": step}
+    made = check(program.model, program.train, optimizer=optimizer, progress=False, **given)
+    assert before == _bytes(dict(beside.state_dict()))
+    failed = [c for c in made.checked if c.outcome.passed is False and c.outcome.severity is not Severity.INFO]
+    assert [(c.check.name, c.outcome.text) for c in failed] == []

@@ -88,7 +88,7 @@ class Bench:
     def experiment(self) -> Iterator[None]:
         """Whatever is done inside is put back, random states included."""
         loaders = tuple(loader for loader in (self.train_loader, self.validation_loader) if loader is not None)
-        with untouched(self.model, *self.optimizers, *self.schedulers, *self.scalers, loaders=loaders):
+        with untouched(*self.subject.parts, *self.optimizers, *self.schedulers, *self.scalers, loaders=loaders):
             yield
 
     def inputs(self, batch: Any) -> list[Tensor]:

@@ -53,7 +53,10 @@ def perform(bench: Bench) -> Outcome:
     broken = next((look for look in wiring.looks if look.broke), None)
     if broken is not None:
         return _not_finite(bench, broken)
-    measured = [m for m in measure(bench, wiring.looks) if m.chance > 0]
+    every = [m for m in measure(bench, wiring.looks) if m.chance > 0]
+    measured = [m for m in every if m.loss > 0]
+    if every and not measured:
+        return skipped("the outputs are the target to the bit: a copy of the model makes it, as a teacher does")
     if not measured:
         return skipped("the loss is none of torch's, nor has it the value of one: what chance gives is not known")
     high = max(measured, key=lambda m: m.loss / m.chance / m.ratio)

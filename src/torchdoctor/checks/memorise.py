@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
+from torchdoctor.checks import input_dependence
+from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, said_before, skipped
 from torchdoctor.checks.repeats.updating import update
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.instruments.one_batch import first_samples, is_taken, samples_in
@@ -30,6 +31,7 @@ CHECK = Check(
         *("nonfinite-parameters", "nan-in-inputs", "softmax-before-cross-entropy", "sigmoid-before-bce-with-logits"),
     ),
 )
+LOOK_CLOSER = "print(torchdoctor.overfit_batch(model, batch, loss_fn))"
 SIZES = (16, 4)
 """Samples that are to be learned: the fewer where steps are slow."""
 STEPS = 200
@@ -41,6 +43,8 @@ FELL = 0.5
 """Of the first loss: what a loss whose floor is not known must have lost to count as learned."""
 MEANT = ("capacity-too-low", "missing-nonlinearity", "frozen-parameters")
 """What may be: a linear model, a narrow code, a head on features that stay as they are."""
+COLLAPSED = ("dead-relu", "representation-collapse")
+"""The outputs are one and the same after the trial: of the training, where they were not before it."""
 INCONCLUSIVE = ("learning-rate-too-low", "learning-rate-too-high")
 """It was on its way when the steps were over."""
 
@@ -75,7 +79,7 @@ def _affordable(bench: Bench) -> tuple[Any, float]:
         count = samples_in(whole)
         batch = first_samples(whole, size) if count is not None and count > size else whole
         batch = whole if batch is None or not is_taken(bench.subject, batch) else batch
-        with untouched(bench.model, *bench.optimizers, *bench.schedulers, *bench.scalers):
+        with untouched(*bench.subject.parts, *bench.optimizers, *bench.schedulers, *bench.scalers):
             update(bench, [batch])
             begun = perf_counter()
             update(bench, [batch])
@@ -87,7 +91,7 @@ def _affordable(bench: Bench) -> tuple[Any, float]:
 
 def _target(bench: Bench, batch: Any) -> float | None:
     """Half of the first loss, where its floor is not known."""
-    with untouched(bench.model):
+    with untouched(*bench.subject.parts):
         reading = read_loss(bench.subject, batch)
     known = floor_of_loss(reading).known or not math.isfinite(reading.value) or reading.value <= 0
     return None if known else (1 - FELL) * reading.value
@@ -103,23 +107,55 @@ def _not_learned(bench: Bench, result: OverfitResult, figures: dict[str, Any]) -
     known = find(reason.name) is not None
     if not known and result.end < (1 - FELL) * result.losses[0]:
         return skipped(f"{came}; it may have a floor that is not known, as where scores are bounded", **figures)
+    if reason.name in COLLAPSED and _depends_on_inputs(bench):
+        return _collapsed(result, figures)
     trained = any(p.requires_grad for p in bench.model.parameters())
     severity = (
         Severity.INFO if reason.name in MEANT and trained else Severity.ERROR if reason.proven else Severity.WARNING
     )
-    told = next((n for n, o in bench.outcomes.items() if o.passed is False and o.diagnosis == reason.name), None)
+    told = said_before(bench, reason.name)
     return failed(
         f"{came}, and not to {figure(result.goal)}: {'' if reason.proven or not known else 'probably '}{reason.text}"
-        + (f" (as {told} says)" if told else ""),
+        + (f" (as {told[0]} says)" if told else ""),
         reason.name if known else None,
-        Fix(reason.fix, "print(torchdoctor.overfit_batch(model, batch, loss_fn))"),
-        severity=severity,
-        evidence=(
-            f"floor of this loss: {figure(result.floor)} ({result.floor_words})",
-            *(f"ruled out: {text}" for text in result.ruled_out),
-        ),
+        Fix(reason.fix, LOOK_CLOSER),
+        severity=told[1].severity if told else severity,
+        evidence=_evidence(result),
+        consequence_of=reason.name if told else None,
+        proven=reason.proven,
         **figures,
     )
+
+
+def _depends_on_inputs(bench: Bench) -> bool:
+    """Before any training."""
+    told = bench.outcomes.get(input_dependence.CHECK.name)
+    if told is None:
+        with bench.experiment():
+            told = input_dependence.perform(bench)
+    return told.passed is True
+
+
+def _collapsed(result: OverfitResult, figures: dict[str, Any]) -> Outcome:
+    return failed(
+        f"{_came(result)}, and not to {figure(result.goal)}: after training on one batch the outputs are the same for "
+        "every sample, though they depend on the inputs before it",
+        None,
+        Fix(
+            "Weigh what keeps the code simple (the divergence of a VAE, a penalty) less at the beginning; where units "
+            "die, lower the rate.",
+            LOOK_CLOSER,
+        ),
+        severity=Severity.INFO,
+        evidence=_evidence(result),
+        proven=False,
+        **figures,
+    )
+
+
+def _evidence(result: OverfitResult) -> tuple[str, ...]:
+    floor = f"floor of this loss: {figure(result.floor)} ({result.floor_words})"
+    return (floor, *(f"ruled out: {text}" for text in result.ruled_out))
 
 
 def _came(result: OverfitResult) -> str:

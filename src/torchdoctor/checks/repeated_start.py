@@ -106,7 +106,7 @@ def _begin_anew(bench: Bench, do: Callable[[], Any]) -> Any:
     they would in a new process."""
     hidden = HiddenState(bench)
     try:
-        with untouched(bench.model, *bench.optimizers, *bench.schedulers, *bench.scalers):
+        with untouched(*bench.subject.parts, *bench.optimizers, *bench.schedulers, *bench.scalers):
             random.seed(SEED)
             np.random.seed(SEED)
             torch.manual_seed(SEED)

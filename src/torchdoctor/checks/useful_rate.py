@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
+from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, said_before, skipped
 from torchdoctor.checks.cost.run_plan import updates_of
 from torchdoctor.checks.model.freshness import is_fresh
 from torchdoctor.checks.repeats.schedule_reading import read
@@ -24,6 +24,7 @@ from torchdoctor.instruments.learning_rate.finding import LEAST_STEPS, Plan, swe
 from torchdoctor.instruments.learning_rate.result import LearningRates
 from torchdoctor.instruments.state import untouched
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.data import unnormalized_inputs
 
 CHECK = Check(
     name="useful-rate",
@@ -56,6 +57,9 @@ def perform(bench: Bench) -> Outcome:
         return skipped(ONE_STEP)
     if not bench.train:
         return skipped("there is no batch to train on")
+    unscaled = said_before(bench, unnormalized_inputs.RULE.name)
+    if unscaled is not None and unscaled[1].severity.at_least(Severity.WARNING):
+        return skipped(f"the data are to be scaled first, as {unscaled[0]} says: after that another rate is useful")
     optimizer = bench.optimizers[0]
     rate = highest_rate(bench)
     if rate <= 0:
@@ -117,7 +121,7 @@ def highest_rate(bench: Bench) -> float:
 
 def _affordable(bench: Bench) -> int | None:
     """Steps a sweep, by the time that one takes."""
-    with untouched(bench.model, *bench.optimizers, *bench.schedulers, *bench.scalers):
+    with untouched(*bench.subject.parts, *bench.optimizers, *bench.schedulers, *bench.scalers):
         update(bench, bench.train[:1])
         begun = perf_counter()
         update(bench, bench.train[:1])
@@ -129,7 +133,7 @@ def _affordable(bench: Bench) -> int | None:
 
 def _course(bench: Bench, optimizer: Optimizer, rate: float) -> list[float]:
     """Losses of a few updates at that rate, and the loss after them."""
-    with untouched(bench.model, *bench.optimizers, *bench.schedulers, *bench.scalers):
+    with untouched(*bench.subject.parts, *bench.optimizers, *bench.schedulers, *bench.scalers):
         largest = max(float(group["lr"]) for group in optimizer.param_groups)
         for group in optimizer.param_groups:
             value = rate * float(group["lr"]) / largest if largest > 0 else rate
@@ -182,7 +186,7 @@ def _too_low(bench: Bench, optimizer: Optimizer, rate: float, found: LearningRat
         return _useful(rate, found)
     tuned = is_fresh(bench) is False
     return failed(
-        f"the learning rate, {figure(rate)}, is {recommended / rate:.0f} times below the useful one, "
+        f"the learning rate, {figure(rate)}, is {figure(recommended / rate)} times below the useful one, "
         f"{figure(recommended)}: {UPDATES} updates lower the loss by {figure(max(fall, 0.0))}, where that one lowers "
         f"it by {figure(possible)}" + ("; for fine-tuning that may be meant" if tuned else ""),
         "learning-rate-too-low",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -43,10 +45,10 @@ class Subject:
 
     @property
     def parts(self) -> tuple[nn.Module, ...]:
-        """All modules that a loss runs through: the model, and a loss or a step that is a module or a method of one.
-        They can have parameters, buffers and counters of their own, and are put back with the model."""
-        ways = [way for way in (self.loss_fn, self.step_fn) if way is not None]
-        found = [self.model, *ways, *(getattr(way, "__self__", None) for way in ways)]
+        """All modules that a loss runs through: the model, and those that a loss or a step is, belongs to or works with (a
+        teacher beside the model). They can have parameters, buffers and counters of their own, and are put back with
+        the model."""
+        found = [self.model, *_behind(self.loss_fn), *_behind(self.step_fn)]
         return tuple({id(m): m for m in found if isinstance(m, nn.Module)}.values())
 
     @property
@@ -80,7 +82,7 @@ class Subject:
         batch = to_device(batch, self.device)
         with self._precision():
             if self.step_fn is None:
-                return self._outputs(batch)
+                return self._outputs(batch) if self.loss_fn is not None else self._outputs_beside_loss(batch)
             given: list[Any] = []
             handle = self.model.register_forward_hook(lambda _module, _args, result: given.append(result))
             try:
@@ -118,6 +120,15 @@ class Subject:
             if len(kwargs) == 1 and not _takes(self.model, *kwargs):
                 args, kwargs = tuple(kwargs.values()), {}
         return self.model(*args, **kwargs)
+
+    def _outputs_beside_loss(self, batch: Any) -> Any:
+        """Of a model that gives its loss: without the target where it can do without. What an encoder and decoder
+        predicts is made of it."""
+        try:
+            return self._outputs(batch)
+        except (TypeError, ValueError):
+            result = self._outputs(batch, with_target=True)
+        return {k: v for k, v in result.items() if k != "loss"} if isinstance(result, Mapping) else result
 
     def _check_taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _accepts(self.model, args, kwargs):
@@ -250,3 +261,17 @@ def _takes(model: nn.Module, *names: str) -> bool:
     except (TypeError, ValueError):
         return False
     return all(name in known for name in names) or any(p.kind is p.VAR_KEYWORD for p in known.values())
+
+
+def _behind(way: Any) -> list[Any]:
+    """What a callable is, is bound to, was given beforehand, or refers to by name."""
+    if isinstance(way, functools.partial):
+        return [part for given in (way.func, *way.args, *way.keywords.values()) for part in (given, *_behind(given))]
+    found = [way, getattr(way, "__self__", None)]
+    function = getattr(way, "__func__", way)
+    if isinstance(function, FunctionType):
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # a name that has no value yet
+                found.append(cell.cell_contents)
+        found += [function.__globals__.get(name) for name in function.__code__.co_names]
+    return found
