@@ -64,7 +64,14 @@ def test_the_worst_comes_first() -> None:
 
 def test_several_of_one_part() -> None:
     said = _named(gradients_reach=_bad("no gradient"), activation_health=_bad("dead", Severity.WARNING))
-    assert said is not None and "no gradient (and 1 more" in said
+    assert said is not None and said.endswith("no gradient (1 other check of this part failed, too).")
+
+
+def test_a_consequence_is_told_with_its_cause() -> None:
+    fault, fix = "unnormalized-inputs", Fix("scale them")
+    memorise = failed("not learned", fault, fix, consequence_of=fault)
+    said = _named(label_values=_bad("large targets", Severity.WARNING, fault), memorise=memorise)
+    assert said == "The bottleneck is the data: large targets."
 
 
 def test_the_training() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -38,7 +39,7 @@ def _insert(program: Program, at: int, part: nn.Module) -> Program:
 def test_a_graph_that_is_cut(kind: str, how: Callable[[Tensor], Tensor]) -> None:
     outcome = _insert(HEALTHY[kind](), 1, Cut(how)).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "disconnected-parameters"
-    assert outcome.severity is Severity.ERROR and outcome.text.startswith("0 gets no gradient")
+    assert outcome.severity is Severity.ERROR and re.match(r"0 \(\w+\) gets no gradient", outcome.text)
     assert any("test_gradients_reach.py" in e.text for e in outcome.evidence)
 
 
@@ -248,3 +249,58 @@ def test_experts_that_are_seldom_chosen() -> None:
     program.optimizer = torch.optim.Adam(program.model.parameters())
     outcome = program.outcome(NAME)
     assert outcome.passed or outcome.severity is not Severity.ERROR
+
+
+class Criterion(nn.Module):
+    """A loss with a weight of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, outputs: Tensor, target: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs @ self.centres, target)
+
+
+@pytest.mark.parametrize("within_step", [False, True])
+def test_parameters_of_the_loss_are_told_as_such(within_step: bool) -> None:
+    program, criterion = HEALTHY["mlp"](), Criterion()
+    program.loss_fn = criterion
+    if within_step:
+        program.loss_fn = None
+        program.more["step_fn"] = lambda model, batch: criterion(model(batch[0]), batch[1])
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "parameters-not-optimized"
+    assert "the loss function has one parameter of its own (of shape (4, 4))" in outcome.text
+    assert outcome.fix is not None and "*loss_fn.parameters()" in (outcome.fix.code or "")
+    criterion.eval()  # a critic that is to stay as it is
+    assert program.outcome(NAME).passed
+
+
+def test_modules_in_a_plain_list_are_the_models() -> None:
+    class Hidden(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.others = nn.Linear(12, 4), [nn.Linear(4, 4)]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.others[0](self.first(x).relu())
+
+    program = HEALTHY["mlp"]()
+    program.model = Hidden()
+    program.optimizer = torch.optim.Adam(program.model.parameters())
+    outcome = program.outcome(NAME)
+    assert outcome.fix is not None and "ModuleList" in outcome.fix.text and "2 parameters" in outcome.text
+
+
+def test_several_modules_without_a_gradient_are_named_with_their_kinds() -> None:
+    class Frozen(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                x = self[2](self[0](x).relu()).relu()
+            return self[4](x)
+
+    program = HEALTHY["mlp"]()
+    program.model = Frozen(*program.model)  # type: ignore[arg-type]
+    text = program.outcome(NAME).text
+    assert text.startswith("0 (Linear), 2 (Linear) get no gradient") and "they run where no graph" in text

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from checks.programs import HEALTHY, Program, loader
+from torchdoctor import check
 from torchdoctor.findings import Severity
 
 NAME = "memorise"
@@ -81,8 +82,6 @@ def test_a_loss_whose_floor_nobody_knows() -> None:
 
 
 def test_the_finding_before_is_named() -> None:
-    from torchdoctor.checks.preflight import check
-
     program = HEALTHY["mlp"]()
     program.model = nn.Sequential(program.model, Cut())
     made = check(program.model, program.train, F.cross_entropy, only=["gradients-reach", NAME], progress=False)
@@ -104,3 +103,65 @@ def test_scores_that_are_bounded_hold_the_loss_up() -> None:
     program = Program(Cosines(), loader(torch.randn(160, 12), torch.arange(160) % 3), nn.CrossEntropyLoss())
     outcome = program.outcome(NAME)
     assert outcome.passed is not False, outcome.text
+
+
+class Variational(nn.Module):
+    """Whose divergence weighs so much that the code collapses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 8))
+        self.picture = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 12))
+
+    def loss(self, x: Tensor) -> Tensor:
+        return F.mse_loss(self(x), x) + 10 * self.divergence
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, spread = self.code(x).chunk(2, 1)
+        self.divergence = (-0.5 * (1 + spread - mean.square() - spread.exp())).mean()
+        return self.picture(mean + torch.randn_like(mean) * (spread / 2).exp())
+
+
+@pytest.mark.parametrize("before", [(), ("input-dependence",)])
+def test_a_code_that_collapses_in_the_trial_is_no_fault_of_the_model(before: tuple[str, ...]) -> None:
+    torch.manual_seed(0)
+    data, model = loader(torch.randn(320, 12)), Variational()
+    collapsed = 0
+    for seed in range(4):
+        torch.manual_seed(seed)
+        made = check(
+            model,
+            data,
+            step_fn=lambda model, batch: model.loss(batch[0]),
+            only=[*before, NAME],
+            progress=False,
+        )
+        outcome = made.checked[-1].outcome
+        assert outcome.passed is not False or outcome.severity is Severity.INFO, outcome.text
+        collapsed += outcome.passed is False and "after training on one batch" in outcome.text
+    assert collapsed
+
+
+@pytest.mark.parametrize("rate", [None, 0.5])
+def test_targets_that_are_not_scaled_are_told_once(rate: float | None) -> None:
+    """What comes of them is as grave as they are, and nobody is told to train at a rate of one, or of a millionth."""
+    program = HEALTHY["regression"]()
+    torch.manual_seed(0)
+    x = torch.randn(320, 6)
+    program.train, program.val = loader(x, 2e5 + 5e4 * x[:, :1]), None
+    program.optimizer = (
+        torch.optim.Adam(program.model.parameters())
+        if rate is None
+        else torch.optim.SGD(program.model.parameters(), rate)
+    )
+    names = ["label-values", "loss-falls", NAME, "useful-rate"]
+    made = check(program.model, program.train, program.loss_fn, optimizer=program.optimizer, only=names, progress=False)
+    told = {c.check.name: c.outcome for c in made.checked}
+    assert told["label-values"].diagnosis == "unnormalized-inputs"
+    assert told["useful-rate"].passed is None and "as label-values says" in told["useful-rate"].text
+    assert told[NAME].severity is told["label-values"].severity and "as label-values says" in told[NAME].text
+    assert "lr=" not in str([c.outcome.fix for c in made.failures])
+    assert made.bottleneck is not None and "is the data" in made.bottleneck
+    causes = {f.name: f.consequence_of for f in made.findings()}
+    assert causes.pop("unnormalized-inputs") is None
+    assert causes == ({"learning-rate-too-high": "unnormalized-inputs"} if rate else {})

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from checks.programs import HEALTHY
+from torchdoctor.checks.check import Outcome
+from torchdoctor.findings import Severity
 
 NAME = "optimizer-coverage"
 
@@ -37,3 +40,26 @@ def test_frozen_parameters_are_meant() -> None:
     program.model[0].requires_grad_(False)  # type: ignore[index]
     program.optimizer = torch.optim.SGD([p for p in program.model.parameters() if p.requires_grad], 0.1)
     assert program.outcome(NAME).passed
+
+
+def _over_a_backbone(pretrained: bool, normed: bool) -> Outcome:
+    """A head alone in the optimizer, and nothing frozen."""
+    program = HEALTHY["mlp"]()
+    norm = nn.LayerNorm(32) if normed else nn.Identity()
+    program.model = nn.Sequential(nn.Linear(12, 32), norm, nn.ReLU(), nn.Linear(32, 4))
+    if pretrained:
+        with torch.no_grad():
+            for parameter in program.model[:2].parameters():
+                parameter.add_(0.5 * torch.randn_like(parameter))
+    program.optimizer = torch.optim.SGD(program.model[-1].parameters(), 0.1)
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "parameters-not-optimized"
+    return outcome
+
+
+def test_how_grave_it_is_depends_on_where_the_layers_come_from() -> None:
+    """As the rule of that name has it."""
+    assert _over_a_backbone(pretrained=False, normed=True).severity is Severity.ERROR
+    assert _over_a_backbone(pretrained=True, normed=False).severity is Severity.WARNING
+    meant = _over_a_backbone(pretrained=True, normed=True)
+    assert meant.severity is Severity.INFO and meant.fix is not None and "Freeze" in meant.fix.text

@@ -28,7 +28,8 @@ class Suspect:
     others: int
 
     def __str__(self) -> str:
-        more = f" (and {self.others} more of its checks)" if self.others else ""
+        count = "1 other check" if self.others == 1 else f"{self.others} other checks"
+        more = f" ({count} of this part failed, too)" if self.others else ""
         return f"The bottleneck is {self.holder}: {_ended(f'{_shortened(self.outcome.text)}{more}')}"
 
 
@@ -57,7 +58,7 @@ def _proved(bench: Bench, findings: Sequence[Finding]) -> str | None:
 
 
 def _suspect(bench: Bench, part: str) -> Suspect | None:
-    """The worst of what failed in that part, with an error or a warning."""
+    """The worst of what failed in that part, with an error or a warning; a consequence is told with its cause."""
     names = [c.check.name for c in all_checks() if c.check.part == part and c.check.name not in HARMLESS]
     failed = [
         outcome
@@ -65,6 +66,7 @@ def _suspect(bench: Bench, part: str) -> Suspect | None:
         if (outcome := bench.outcomes.get(name)) is not None
         and outcome.passed is False
         and outcome.severity.at_least(Severity.WARNING)
+        and outcome.consequence_of is None
     ]
     if not failed:
         return None

@@ -82,6 +82,12 @@ def failed(
     return Outcome(False, text, severity, diagnosis, said, fix, where, figures, consequence_of, proven)
 
 
+def said_before(bench: Bench, diagnosis: str, least: Severity = Severity.INFO) -> tuple[str, Outcome] | None:
+    """The check that has made this diagnosis already, of that severity at least, and what it said."""
+    made = ((name, outcome) for name, outcome in bench.outcomes.items() if outcome.passed is False)
+    return next(((n, o) for n, o in made if o.diagnosis == diagnosis and o.severity.at_least(least)), None)
+
+
 @dataclass(frozen=True)
 class LoadedCheck:
     check: Check

@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import cycle, islice
+from types import CellType
+from typing import Any
 
 import torch
+from torch import nn
 
+from torchdoctor.attach.registry import clean
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, skipped
-from torchdoctor.checks.model.cuts import FLAT, look_for_cut
+from torchdoctor.checks.model.cuts import FLAT, Cut, look_for_cut
 from torchdoctor.checks.model.gradient_profile import judge_profile, summarise
 from torchdoctor.checks.model.loss_wiring import as_written, consult
 from torchdoctor.checks.model.records import outcome_of
@@ -39,6 +43,8 @@ CHECK = Check(
 )
 NUMERICS = ("sqrt-at-zero", "log-of-zero", "division-by-zero", "exp-overflow", "half-precision-overflow")
 SHOWN = 4
+EMPTY = CellType()
+"""Of a name that a function will know later."""
 TRIED = 4
 """Small updates after which a gradient that was zero only because the next weights were is no longer."""
 
@@ -111,16 +117,11 @@ def _detached(bench: Bench, start: Start, count: int) -> Outcome:
     share = rule.size_of(run, lost) / max(1, rule.size_of(run, [*lost, *trained]))
     is_cut = len(lost) == count or rule.runs_before(run, lost, trained)
     small = share < rule.SMALL or all(rule.POOLER in name.lower() for name in lost)
-    if cut.unused:
-        how = f"forward never calls {listed(cut.unused, SHOWN)}"
-    elif cut.silent:
-        how = f"{listed(cut.silent, SHOWN)} runs where no graph is recorded (torch.no_grad, or an input that has none)"
-    else:
-        how = "what it computes is cut off on its way to the loss, or not used"
+    one, how = len(modules) == 1, _told(bench, modules, cut)
     evidence = [how, *(f"{word} at {place} drops the history of a tensor" for word, place in cut.places[:2] if is_cut)]
-    verb = "gets" if len(modules) == 1 else "get"
+    lacking = f"{_named(bench, modules)} {'gets' if one else 'get'} no gradient"
     return failed(
-        f"{listed(modules, SHOWN)} {verb} no gradient ({share:.0%} of the trainable weights): {how}",
+        f"{lacking} ({share:.0%} of the trainable weights): {how}",
         rule.RULE.name,
         Fix(
             "Use these modules in forward, remove them, or freeze them with requires_grad_(False)."
@@ -141,16 +142,44 @@ def _detached(bench: Bench, start: Start, count: int) -> Outcome:
     )
 
 
+def _told(bench: Bench, modules: list[str], cut: Cut) -> str:
+    """How their gradient is lost."""
+    they = "it" if len(modules) == 1 else "they"
+    if cut.unused:
+        return f"forward never calls {_named(bench, cut.unused)}"
+    if cut.silent:
+        who = they if cut.silent == modules else _named(bench, cut.silent)
+        runs = "runs" if len(cut.silent) == 1 else "run"
+        return f"{who} {runs} where no graph is recorded (torch.no_grad, or an input that has none)"
+    return f"what {they} compute{'s' * (they == 'it')} is cut off on its way to the loss, or not used"
+
+
 def _strays(bench: Bench, start: Start) -> Outcome | None:
-    """Parameters of modules in a plain list or dict: the model uses them, and nobody trains them."""
+    """Parameters that nobody trains: of modules in a plain list or dict, which the model uses, or of the loss."""
     held = {id(p) for optimizer in bench.optimizers for group in optimizer.param_groups for p in group["params"]}
     loose = [p for p in start.strays if id(p) not in held]
     if not loose or not bench.optimizers:
         return None
-    shapes = [str(tuple(p.shape)) for p in loose]
+    many = "one parameter" if len(loose) == 1 else f"{len(loose)} parameters"
+    shapes = f"of shape{'s' * (len(loose) > 1)} {listed([str(tuple(p.shape)) for p in loose], SHOWN)}"
+    parts = [part for part in _losses_of(bench) if {id(p) for p in part.parameters()} & {id(p) for p in loose}]
+    if parts and not any(module.training for part in parts for module in part.modules()):
+        return None  # a fixed critic, as of a perceptual loss
+    of_loss = {id(p) for part in parts for p in part.parameters()}
+    if all(id(p) in of_loss for p in loose):
+        rate, kind = _rate(bench), type(bench.optimizers[0]).__name__
+        return failed(
+            f"the loss function has {many} of its own ({shapes}) that no optimizer holds, so the loss is not trained",
+            "parameters-not-optimized",
+            Fix(
+                "Give them to the optimizer, too; freeze them with requires_grad_(False) where they are to stay.",
+                f"optimizer = torch.optim.{kind}([*model.parameters(), *loss_fn.parameters()]{rate})",
+            ),
+            severity=Severity.WARNING,
+            strays=len(loose),
+        )
     return failed(
-        f"the loss depends on {len(loose)} parameters that neither the model nor an optimizer holds, of shapes "
-        f"{listed(shapes, SHOWN)}",
+        f"the loss depends on {many} that neither the model nor an optimizer holds, {shapes}",
         "parameters-not-optimized",
         Fix(
             "Keep submodules in nn.ModuleList or nn.ModuleDict instead of a plain list or dict.",
@@ -158,6 +187,28 @@ def _strays(bench: Bench, start: Start) -> Outcome | None:
         ),
         strays=len(loose),
     )
+
+
+def _losses_of(bench: Bench) -> list[nn.Module]:
+    """The loss where it is a module, and modules beside the model that the step holds or names."""
+    subject = bench.subject
+    found: list[Any] = [subject.loss_fn]
+    for way in (subject.loss_fn, subject.step_fn):
+        code = getattr(way, "__code__", None)
+        found += [cell.cell_contents for cell in getattr(way, "__closure__", None) or () if cell != EMPTY]
+        found += [way.__globals__.get(name) for name in code.co_names] if code is not None and way is not None else []
+    return [part for part in found if isinstance(part, nn.Module) and part is not bench.model]
+
+
+def _rate(bench: Bench) -> str:
+    rate = bench.optimizers[0].param_groups[0].get("lr")
+    return f", lr={float(rate):g}" if rate is not None else ""
+
+
+def _named(bench: Bench, modules: list[str]) -> str:
+    """With their kinds: in a Sequential a name is a number."""
+    kinds = {clean(name): type(module).__name__ for name, module in bench.model.named_modules()}
+    return listed([f"{m or 'the model'} ({kinds[m]})" if m in kinds else m for m in modules], SHOWN)
 
 
 def _zeros(bench: Bench, start: Start) -> Outcome | None:

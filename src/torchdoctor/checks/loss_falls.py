@@ -7,7 +7,7 @@ import math
 from torch import Tensor
 
 from torchdoctor.checks.bench import Bench
-from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, skipped
+from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, said_before, skipped
 from torchdoctor.checks.model.chance import measure
 from torchdoctor.checks.model.descent import Slope, is_nothing
 from torchdoctor.checks.model.loss_wiring import Wiring, wiring_of
@@ -15,6 +15,7 @@ from torchdoctor.facts import GraphFact
 from torchdoctor.findings import Fix, Severity
 from torchdoctor.rules.baseline import NOT_NEGATIVE
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.data import unnormalized_inputs
 from torchdoctor.rules.loss_graph import LossGraph
 from torchdoctor.rules.procedure.loss_sign_flipped import signs_below
 
@@ -122,15 +123,19 @@ def _too_long(bench: Bench, slope: Slope, update: list[Tensor], after: float, fr
     came_to = after if jumped and later < slope.loss else later
     now = "NaN" if math.isnan(came_to) else figure(came_to)
     count = "one update" if came_to is after else f"{UPDATES} updates on one and the same batch"
+    unscaled = said_before(bench, unnormalized_inputs.RULE.name, Severity.WARNING)
+    lower = Fix(
+        f"Lower the learning rate to about {smaller:.0e}, or warm up to it.",
+        f"optimizer = torch.optim.{type(bench.optimizers[0]).__name__}(model.parameters(), lr={smaller:.0e})",
+    )
     return failed(
         f"{count} take{'s' * (came_to is after)} its loss from {figure(slope.loss)} to {now}{_by(bench, False)}; the "
-        f"first lowers it only if it is {figure(1 / fraction)} times shorter",
+        f"first lowers it only if it is {figure(1 / fraction)} times shorter"
+        + (f"; the data are to be scaled first, as {unscaled[0]} says" if unscaled else ""),
         "learning-rate-too-high",
-        Fix(
-            f"Lower the learning rate to about {smaller:.0e}, or warm up to it.",
-            f"optimizer = torch.optim.{type(bench.optimizers[0]).__name__}(model.parameters(), lr={smaller:.0e})",
-        ),
-        severity=Severity.ERROR if thrown and not tamed else Severity.WARNING,
+        unscaled[1].fix or lower if unscaled else lower,
+        severity=unscaled[1].severity if unscaled else Severity.ERROR if thrown and not tamed else Severity.WARNING,
+        consequence_of=unnormalized_inputs.RULE.name if unscaled else None,
         evidence=("without clipping: with gradients clipped to a norm of 1 the update would do",) if tamed else (),
         **figures,
     )

@@ -6,8 +6,8 @@ import math
 from time import perf_counter
 from typing import Any
 
-from torchdoctor.checks.bench import Bench
 from torchdoctor.checks import input_dependence
+from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import PROCEDURE, Check, Outcome, failed, passed, said_before, skipped
 from torchdoctor.checks.repeats.updating import update
 from torchdoctor.findings import Fix, Severity

@@ -57,8 +57,8 @@ def perform(bench: Bench) -> Outcome:
         return skipped(ONE_STEP)
     if not bench.train:
         return skipped("there is no batch to train on")
-    unscaled = said_before(bench, unnormalized_inputs.RULE.name)
-    if unscaled is not None and unscaled[1].severity.at_least(Severity.WARNING):
+    unscaled = said_before(bench, unnormalized_inputs.RULE.name, Severity.WARNING)
+    if unscaled is not None:
         return skipped(f"the data are to be scaled first, as {unscaled[0]} says: after that another rate is useful")
     optimizer = bench.optimizers[0]
     rate = highest_rate(bench)
