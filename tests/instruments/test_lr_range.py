@@ -390,3 +390,17 @@ def test_what_is_shown() -> None:
     assert all("<pre>" in page and "plotly.js v" in page and "Plotly.newPlot" in page for page in shown)
     kept = json.loads(json.dumps(result.to_dict()))
     assert kept["recommended"] == result.recommended and len(kept["sweeps"]) == 3
+
+
+def test_a_loss_that_hardly_falls_gives_a_tenth_of_its_divergence_with_a_doubt() -> None:
+    """At its best already: every batch pulls elsewhere."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    torch.nn.init.zeros_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    batches = [(torch.randn(16, 8), torch.randn(16, 1)) for _ in range(200)]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    result = find_lr(model, optimizer, batches, nn.MSELoss(), progress=False)
+    assert result.doubts[-1].name == "flat" and result.divergence is not None
+    assert result.recommended == result.tenth == pytest.approx(result.divergence / 10)
+    assert "hardly fell" in str(result) and "hardly falls" in result.plot().layout.title.text

@@ -20,7 +20,9 @@ from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, first_batches
 from torchdoctor.instruments.learning_rate.curve import (
     Descent,
+    Suggestions,
     Sweep,
+    Trace,
     combine,
     default_smoothing,
     suggest_for_all,
@@ -28,7 +30,7 @@ from torchdoctor.instruments.learning_rate.curve import (
 )
 from torchdoctor.instruments.learning_rate.result import LearningRates
 from torchdoctor.instruments.learning_rate.sweep import Course, Rates, Stepper, same_epoch
-from torchdoctor.instruments.learning_rate.trust import NO_RATE, doubt
+from torchdoctor.instruments.learning_rate.trust import NO_RATE, Doubt, doubt
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.state import untouched
@@ -229,7 +231,7 @@ def _judge(
     traces = [trace(s, smoothing) for s in kept]
     suggested = suggest_for_all(traces)
     doubts = doubt(kept, traces, suggested, classes.counts, linear=plan.mode == "linear")
-    found = combine(suggested) if not any(d.name in NO_RATE for d in doubts) else combine([])
+    found = combine(_believed(suggested, doubts, traces))
     each = [s.recommended for s in suggested if s.recommended is not None]
     return LearningRates(
         recommended=found.recommended,
@@ -247,6 +249,15 @@ def _judge(
         mode=plan.mode,
         optimizer=type(optimizer).__name__,
     )
+
+
+def _believed(suggested: list[Suggestions], doubts: list[Doubt], traces: list[Trace]) -> list[Suggestions]:
+    """Where the loss hardly fell, its shape says nothing, but where it diverges still does."""
+    if not any(d.name in NO_RATE for d in doubts):
+        return suggested
+    if 2 * sum(t.diverged for t in traces) <= len(traces):
+        return []
+    return [Suggestions(tenth=s.tenth, divergence=s.divergence) for s in suggested]
 
 
 class Classes:

@@ -97,7 +97,9 @@ class LearningRates(Result):
     def _rules(self) -> list[tuple[str, str, str]]:
         tenth = "the loss did not diverge" if self.divergence is None else f"it diverges at {self.divergence:.2g}"
         turn = ("lowest loss", self.turn, "rates above it lose again what was gained")
-        if self.turn is None:
+        if self.turn is None and self.divergence is not None:
+            turn = ("lowest loss", None, "the loss hardly fell")
+        elif self.turn is None:
             highest = max(float(s.rates[-1]) for s in self.sweeps)
             turn = ("highest rate tried", highest, "the loss still fell there: raise high=")
         rows = (
@@ -134,7 +136,8 @@ class LearningRates(Result):
             unmoved = any(d.name == "unmoved" for d in self.doubts)
             return "No learning rate in this range moved the loss" if unmoved else "No learning rate made the loss fall"
         end = "had not diverged yet" if self.divergence is None else f"diverges at {self.divergence:.2g}"
-        title = f"Set {self.recommended:.2g}: the loss falls fastest at {self.steepest:.2g} and {end}"
+        fastest = "hardly falls" if self.steepest is None else f"falls fastest at {self.steepest:.2g}"
+        title = f"Set {self.recommended:.2g}: the loss {fastest} and {end}"
         return title if self.trusted else f"{title} (not to be trusted: {', '.join(d.name for d in self.doubts)})"
 
     def plot(self) -> Figure:

@@ -26,7 +26,7 @@ MOVED = 0.01
 """Of what batches differ by: a fall that pairs of losses show, and that nobody would see in a training. Where all have
 one loss, as a validation set, a tenth of that stands for it."""
 NO_RATE = frozenset(("flat", "unmoved"))
-"""Doubts beside which there is nothing to recommend."""
+"""Doubts beside which the shape of the curve says nothing."""
 FEW = 1.0
 """Expected members of a class in all batches below which it says nothing."""
 
@@ -61,11 +61,11 @@ def doubt(
 def _flat(traces: Sequence[Trace]) -> Doubt | None:
     if _significance(traces) >= SURE:
         return None
-    diverged = sum(t.diverged for t in traces)
-    ending = "it only rose" if 2 * diverged > len(traces) else "no rate moved it beyond its noise"
+    diverged = 2 * sum(t.diverged for t in traces) > len(traces)
+    ending = "hardly fell before it diverged" if diverged else "never fell: no rate moved it beyond its noise"
     return Doubt(
         "flat",
-        f"the loss never fell: {ending}. Check that the optimizer holds the model's parameters, that gradients reach "
+        f"the loss {ending}. Check that the optimizer holds the model's parameters, that gradients reach "
         "them, that inputs and targets belong together, and that the model is not trained already; then try a larger "
         "`steps`, or a wider `low` to `high`",
     )
