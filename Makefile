@@ -17,6 +17,9 @@ $(BIN)/python:
 
 .setup-test: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[demo,test]'
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+		(apt-get update -qq && apt-get install -qq -y chromium >/dev/null) || \
+		echo 'chromium could not be installed: tests in a browser will be skipped'
 	@touch $@ .setup-base
 
 demo: setup

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from torchdoctor import plots
     from torchdoctor.checks.preflight import check
     from torchdoctor.doctor import Doctor, watch
     from torchdoctor.engine import examine
@@ -75,6 +76,7 @@ _HOME = {
     "overfit_batch": "torchdoctor.instruments.overfitting.overfit",
 }
 _MODULES = {
+    "plots": "torchdoctor.plots",
     "schedules": "torchdoctor.instruments.learning_rate.schedules",
     "stable": "torchdoctor.instruments.stability.stable",
 }
@@ -105,6 +107,7 @@ __all__ = [
     "linear_probe",
     "open_run",
     "overfit_batch",
+    "plots",
     "schedules",
     "seed_worker",
     "seeds",

@@ -45,6 +45,16 @@ def resolve(path: Path) -> tuple[Path, str | None]:
     return held[0].path, f"{held[0].path}, {others}"
 
 
+def ancestors(path: Path, most: int = 20) -> list[RunEntry]:
+    """Earlier runs of the same script in the same folder, oldest first."""
+    held = newest_first(path.resolve().parent)
+    mine = next((entry for entry in held if entry.path.resolve() == path.resolve()), None)
+    if mine is None or mine.started is None or not mine.script:
+        return []
+    earlier = [e for e in held if e.script == mine.script and e.started is not None and e.started < mine.started]
+    return earlier[:most][::-1]
+
+
 def select(held: Sequence[RunEntry], keep: int | None, older_than: timedelta | None, now: float) -> list[RunEntry]:
     """Of runs, newest first: those beyond the first `keep` and last written longer ago than the given age."""
     beyond = held[keep or 0 :]

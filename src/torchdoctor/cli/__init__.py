@@ -28,6 +28,8 @@ COMMANDS = {
     "evaluate": "What its model gets right and wrong.",
     "demo": "See a small broken training diagnosed.",
     "diagnose": "A verdict on a run that was recorded before.",
+    "report": "A run as one page to keep, mail or print.",
+    "note": "Keep a journal with a run.",
     "replay": "Run a captured step again, every operation checked.",
     "explain": "What a diagnosis means, and how to fix it.",
     "diff": "What differs between two runs, and from which step on.",

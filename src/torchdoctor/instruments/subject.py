@@ -45,8 +45,8 @@ class Subject:
 
     @property
     def parts(self) -> tuple[nn.Module, ...]:
-        """All modules that a loss runs through: the model, and those that a loss or a step is, belongs to or works with (a
-        teacher beside the model). They can have parameters, buffers and counters of their own, and are put back with
+        """All modules that a loss runs through: the model, and those that a loss or a step is, belongs to or works with
+        (a teacher beside the model). They can have parameters, buffers and counters of their own, and are put back with
         the model."""
         found = [self.model, *_behind(self.loss_fn), *_behind(self.step_fn)]
         return tuple({id(m): m for m in found if isinstance(m, nn.Module)}.values())

@@ -26,6 +26,8 @@ class RunEntry:
     """finished, interrupted, crashed, running, or died (its process is gone and never said why)"""
     steps: int
     size_bytes: int
+    script: str = ""
+    """the first word of its command line"""
 
 
 def list_runs(folder: str | os.PathLike[str]) -> list[RunEntry]:
@@ -53,6 +55,7 @@ def _entry(path: Path, info: dict[str, Any]) -> RunEntry:
         read_status(path / RUN_FILE, info),
         steps if isinstance(steps, int) else 0,
         _size(path),
+        str(argv[0]) if isinstance(argv := info.get("argv"), list) and argv else "",
     )
 
 

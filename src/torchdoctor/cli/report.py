@@ -1,0 +1,118 @@
+"""`torchdoctor report RUN`: a run as one page to keep, mail or print. Never imports torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from torchdoctor.cli.names import FOLDER, find_named
+from torchdoctor.errors import UsageError
+from torchdoctor.report.json import write_text
+
+if TYPE_CHECKING:
+    from torchdoctor.report.html import Compared, Told
+    from torchdoctor.run import Run
+
+MOST_RUNS = 2
+NAMES = {"html": "torchdoctor-report.html", "markdown": "torchdoctor-report.md"}
+
+
+@dataclass(frozen=True)
+class Opened:
+    run: Run
+    told: Told
+
+
+@click.command("report")
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path))
+@click.option("-o", "--output", metavar="FILE", help="Where to write; - is standard output.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(NAMES)),
+    default="html",
+    show_default=True,
+    help="markdown is for a comment; its figures are PNG files in a folder beside it.",
+)
+def command(runs: tuple[Path, ...], output: str | None, form: str) -> None:
+    """Write a run as one self-contained HTML page, or as markdown.
+
+    RUN is a run's folder, its name in ./torchdoctor-runs, or a folder of runs: then the newest is taken. Two runs are
+    compared: what differs in configuration, curves and findings. The page opens offline and asks for nothing.
+    """
+    if len(runs) > MOST_RUNS:
+        raise UsageError(f"{len(runs)} runs were given; a report shows one, or compares two")
+    if form == "markdown" and len(runs) > 1:
+        raise UsageError("markdown shows one run; two are compared by torchdoctor diff, and in HTML")
+    opened = [_open(path) for path in runs or (FOLDER,)]
+    target = output or NAMES[form]
+    if form == "markdown":
+        _write_markdown(opened[0], target)
+    else:
+        from torchdoctor.report.html import write_page
+
+        told = [each.told for each in opened]
+        write_text(write_page(told, _compare(opened) if len(opened) > 1 else None), target)
+    if target != "-":
+        click.echo(f"report: {target}", err=True)
+
+
+def _open(path: Path) -> Opened:
+    from torchdoctor.cli.note import journal_of
+    from torchdoctor.engine import examine
+    from torchdoctor.plots import charts
+    from torchdoctor.plots.evidence import picture_of
+    from torchdoctor.report.html import Told
+    from torchdoctor.shelf import resolve
+    from torchdoctor.store.reader import open_run
+    from torchdoctor.summary import summary
+
+    directory, note = resolve(find_named(path))
+    if note:
+        click.echo(f"torchdoctor: {note}", err=True)
+    run = open_run(directory)
+    verdict = examine(run)
+    drawn = charts(run, verdict.findings)
+    by_name = {chart.name: chart for chart in drawn}
+    pictures = {f.name: c.name for f in verdict.findings if (c := picture_of(f, by_name)) is not None}
+    return Opened(run, Told(directory.name, verdict, drawn, pictures, summary(run), journal_of(directory)))
+
+
+def _compare(opened: list[Opened]) -> Compared:
+    from torchdoctor.compare import compare
+    from torchdoctor.plots.pairs import draw_pairs
+    from torchdoctor.report.html import Compared
+    from torchdoctor.report.text import clean
+
+    first, second = opened
+    names = (first.told.name, second.told.name)
+    found = compare(first.run, second.run, names)
+    rows = [(clean(f"{d.part}: {d.name}"), clean(str(d.good)), clean(str(d.bad))) for d in found.differences]
+    stands = [[f.name for f in each.told.verdict.findings] for each in opened]
+    for name in dict.fromkeys([*stands[0], *stands[1]]):
+        if (name in stands[0]) != (name in stands[1]):
+            rows.append((clean(f"finding: {name}"), *("stands" if name in held else "-" for held in stands)))
+    return Compared(clean(found.conclusion), names, rows, draw_pairs(first.run, second.run, names))
+
+
+def _write_markdown(opened: Opened, target: str) -> None:
+    from torchdoctor.report import markdown
+    from torchdoctor.report.pictures import find_browser, write_pictures
+
+    told = opened.told
+    wanted = dict.fromkeys([*told.pictures.values(), "loss"])
+    charts = [chart for chart in told.charts if chart.name in wanted]
+    text = markdown.dump(told.verdict)
+    if target == "-" or find_browser() is None:
+        why = "standard output has no folder for them" if target == "-" else "no browser was found to draw them"
+        click.echo(f"torchdoctor: without figures, since {why}", err=True)
+    else:
+        folder = Path(target).with_suffix("")
+        written = write_pictures(charts, folder)
+        text += "\n" + "".join(
+            f"![{markdown.plain(chart.title)}]({folder.name}/{written[chart.name].name})\n\n" for chart in charts
+        )
+    write_text(text, target)

@@ -1,0 +1,77 @@
+"""Figures of a run. `torchdoctor.plots.loss(run)` and the like give Plotly figures; a run may be named by its folder.
+
+`charts(run, findings)` draws all that the run has signals for, as plain data: what the report and the live page show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from torchdoctor.errors import UsageError
+from torchdoctor.findings import Finding
+from torchdoctor.plots.activations import draw_activation_health, draw_dead_units
+from torchdoctor.plots.chart import Chart
+from torchdoctor.plots.costs import draw_memory, draw_time
+from torchdoctor.plots.layers import draw_gradient_flow, draw_gradient_lines, draw_update_ratio
+from torchdoctor.plots.losses import draw_loss
+from torchdoctor.plots.outcomes import draw_calibration, draw_classes, draw_confusion, draw_worst
+from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
+from torchdoctor.run import Run
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+Draw = Callable[[Run, Sequence[Finding]], Chart | None]
+
+DRAWN: dict[str, Draw] = {
+    "loss": draw_loss,
+    "gradient_flow": draw_gradient_flow,
+    "gradient_norms": draw_gradient_lines,
+    "gradient_norm": draw_gradient_norm,
+    "update_ratio": draw_update_ratio,
+    "activation_health": draw_activation_health,
+    "dead_units": draw_dead_units,
+    "learning_rate": draw_learning_rate,
+    "classes": draw_classes,
+    "confusion": draw_confusion,
+    "calibration": draw_calibration,
+    "worst": draw_worst,
+    "time": draw_time,
+    "memory": draw_memory,
+}
+"""In the order in which a page shows them; the names are those of the public functions."""
+
+
+def charts(run: Run, findings: Sequence[Finding] = ()) -> list[Chart]:
+    """All for which the run has the signals."""
+    drawn = (draw(run, findings) for draw in DRAWN.values())
+    return [chart for chart in drawn if chart is not None]
+
+
+def __getattr__(name: str) -> Callable[..., Figure]:
+    if name not in DRAWN:
+        raise AttributeError(f"module 'torchdoctor.plots' has no attribute {name!r}; there are {', '.join(DRAWN)}")
+
+    def plot(run: Run | str | PathLike[str], findings: Sequence[Finding] = (), *, theme: str = "light") -> Figure:
+        chart = DRAWN[name](_opened(run), findings)
+        if chart is None:
+            raise UsageError(f"the run has no signals for {name}: it was too short, or they were not recorded")
+        return chart.figure(theme)
+
+    plot.__name__ = plot.__qualname__ = name
+    plot.__doc__ = f"{(DRAWN[name].__doc__ or name.replace('_', ' ').capitalize()).strip()} `theme` is light or dark."
+    return plot
+
+
+def __dir__() -> list[str]:
+    return sorted([*DRAWN, "charts"])
+
+
+def _opened(run: Any) -> Run:
+    if isinstance(run, Run):
+        return run
+    from torchdoctor.store.reader import open_run
+
+    return open_run(run)

@@ -1,0 +1,102 @@
+"""Where the time of a step goes, and how memory runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from torchdoctor.findings import Finding
+from torchdoctor.plots.chart import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, Chart, axes, line, mark_findings
+from torchdoctor.run import Floats, Run, Trace
+from torchdoctor.signals import (
+    MEMORY_DEVICE,
+    MEMORY_HOST,
+    TIME_BACKWARD,
+    TIME_DATA,
+    TIME_FORWARD,
+    TIME_OPTIMIZER,
+    TIME_OWN,
+    TIME_STEP,
+)
+
+PARTS = (
+    ("waiting for data", TIME_DATA, ORANGE),
+    ("forward", TIME_FORWARD, BLUE),
+    ("backward", TIME_BACKWARD, SKY),
+    ("update", TIME_OPTIMIZER, GREEN),
+    ("torchdoctor", TIME_OWN, PURPLE),
+)
+POINTS = 200
+"""Stretches of a stacked picture: single steps flicker."""
+USUAL = 0.95
+"""Of the stretches that are shown whole: the first steps take far longer, and are cut off."""
+LARGE = 0.3
+"""Share of the step that a title names."""
+
+
+def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
+    whole = run.scalar(TIME_STEP)
+    traces = [(name, run.scalar(signal), colour) for name, signal, colour in PARTS]
+    traces = [(name, trace, colour) for name, trace, colour in traces if len(trace)]
+    if not len(whole) or not traces:
+        return None
+    steps, step_S = _steady(whole)
+    chart = Chart("time", "", layout=axes("step", "milliseconds a step"))
+    rest, shares = step_S.copy(), {}
+    for name, trace, colour in traces:
+        part_S = np.interp(steps, *_steady(trace))
+        rest = rest - part_S
+        shares[name] = float(np.nansum(part_S) / max(np.nansum(step_S), 1e-12))
+        chart.data.append(_area(name, steps, 1e3 * part_S, colour))
+    chart.data.append(_area("everything else", steps, 1e3 * np.maximum(rest, 0.0), GREY))
+    shares["everything else"] = float(np.nansum(np.maximum(rest, 0.0)) / max(np.nansum(step_S), 1e-12))
+    chart.layout["yaxis"]["range"] = [0, 1.3e3 * float(np.nanquantile(step_S, USUAL))]
+    typical = float(np.nanmedian(whole.values))
+    name = max(shares, key=lambda n: shares[n])
+    text = f"{1e3 * typical:.3g} ms" if typical < 1 else f"{typical:.3g} s"
+    waiting = shares.get("waiting for data", 0.0)
+    chart.title = (
+        f"A step takes {text}, and waits for data {waiting:.0%} of it"
+        if waiting > LARGE
+        else f"A step takes {text}, most of it {name} ({shares[name]:.0%})"
+    )
+    mark_findings(chart, [f for f in findings if f.family == "throughput"], int(whole.steps[-1]))
+    return chart
+
+
+def draw_memory(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
+    traces = {"process": run.scalar(MEMORY_HOST), "device": run.scalar(MEMORY_DEVICE)}
+    traces = {name: trace for name, trace in traces.items() if len(trace) > 1}
+    if not traces:
+        return None
+    chart = Chart("memory", "", layout=axes("step", "megabytes"))
+    said = []
+    for (name, trace), colour in zip(traces.items(), (BLUE, ORANGE), strict=False):
+        chart.data.append(line(name, trace.steps, trace.values / 1e6, colour))
+        first, last = (float(np.nanmedian(v)) / 1e6 for v in np.array_split(trace.values, 4)[::3])
+        change = last - first
+        moved = f"grows by {change:,.0f} MB" if change > 0.05 * max(first, 1.0) else "stays level"
+        said.append(f"{name} {moved} (now {last:,.0f} MB)")
+    chart.title = "Memory: " + ", ".join(said)
+    mark_findings(chart, [f for f in findings if "memory" in f.name or "graph" in f.name], run.steps)
+    return chart
+
+
+def _steady(trace: Trace) -> tuple[np.ndarray, Floats]:
+    """Medians of stretches; of short runs the steps themselves."""
+    count = min(POINTS, len(trace))
+    parts = np.array_split(np.arange(len(trace)), count)
+    return trace.steps[[p[-1] for p in parts]], np.array([np.nanmedian(trace.values[p]) for p in parts])
+
+
+def _area(name: str, x: np.ndarray, y: Floats, colour: str) -> dict[str, object]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": x,
+        "y": y,
+        "stackgroup": "time",
+        "line": {"width": 0.5, "color": colour},
+    }

@@ -1,0 +1,194 @@
+"""A run, or two, as one page that opens offline: the verdict on top, each finding with its picture, then the record."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchdoctor import __version__
+from torchdoctor.findings import Finding, Place, Severity, Verdict
+from torchdoctor.report.record import describe_figures, describe_record
+from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.report.text import clean, clean_block
+
+if TYPE_CHECKING:
+    from torchdoctor.plots.chart import Chart
+
+HEALTHY = "healthy"
+SOURCE_AROUND = 2
+"""Lines of a script that are quoted before and after the one that is meant."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One run for a page: what was concluded and what is drawn."""
+
+    name: str
+    verdict: Verdict
+    charts: Sequence[Chart]
+    pictures: Mapping[str, str]
+    """name of a finding -> name of its chart"""
+    summary: Mapping[str, Any]
+    notes: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two runs against each other."""
+
+    said: str
+    names: tuple[str, str]
+    rows: Sequence[tuple[str, str, str]] = ()
+    charts: Sequence[Chart] = field(default_factory=list)
+
+
+def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
+    """The whole page; everything in it that comes from a run is escaped."""
+    drawn: dict[str, dict[str, Any]] = {
+        str(i): {c.name: c.to_json() for c in each.charts} for i, each in enumerate(told)
+    }
+    if comparison is not None:
+        drawn["both"] = {c.name: c.to_json() for c in comparison.charts}
+    names = " and ".join(each.name for each in told)
+    return _template().render(
+        nonce=secrets.token_urlsafe(16),
+        heading=clean(names),
+        subtitle=clean(_subtitle(told)),
+        runs=[_run(each, str(i)) for i, each in enumerate(told)],
+        comparison=comparison,
+        version=__version__,
+        style=_raw(_part("page.css")),
+        script=_raw(_part("page.js")),
+        plotly=_raw(_plotly()),
+        charts=_raw(_embedded(drawn)),
+    )
+
+
+def _run(told: Told, key: str) -> dict[str, Any]:
+    verdict = told.verdict
+    causes = [f for f in verdict.findings if f.consequence_of is None or not _has_cause(f, verdict)]
+    worst = next(iter(causes), None)
+    grave = worst is not None and worst.severity is not Severity.INFO
+    steps = int(verdict.run.get("steps") or 0)
+    shown = {told.pictures.get(f.name) for f in causes}
+    return {
+        "key": key,
+        "name": clean(told.name),
+        "severity": worst.severity.value if worst is not None and grave else HEALTHY,
+        "badge": f"{worst.severity.value}: {worst.name}" if worst is not None and grave else "no fault found",
+        "title": clean(worst.title)
+        if worst is not None and grave
+        else f"No fault found in {steps:,} steps; {len(verdict.examined)} diagnoses were examined",
+        "summary": clean(worst.summary) if worst is not None and grave else "",
+        "figures": describe_figures(verdict, told.summary),
+        "findings": [_finding(f, told, key) for f in causes],
+        "charts": [
+            {"name": c.name, "title": clean(c.title), "tall": c.tall} for c in told.charts if c.name not in shown
+        ],
+        "ruled_out": [{"name": clean(r.name), "text": clean(r.text)} for r in verdict.ruled_out],
+        "not_examined": [{"name": clean(n.name), "needs": clean(", ".join(n.needs))} for n in verdict.not_examined],
+        "record": describe_record(verdict),
+        "notes": [{k: clean(v) for k, v in note.items()} for note in told.notes],
+    }
+
+
+def _has_cause(finding: Finding, verdict: Verdict) -> bool:
+    return any(f.name == finding.consequence_of for f in verdict.findings)
+
+
+def _finding(finding: Finding, told: Told, key: str) -> dict[str, Any]:
+    chart = told.pictures.get(finding.name)
+    titles = {c.name: c.title for c in told.charts}
+    confirm = finding.confirm
+    followers = [f for f in told.verdict.findings if f.consequence_of == finding.name]
+    return {
+        "anchor": f"finding-{key}-{clean(finding.name)}",
+        "name": clean(finding.name),
+        "code": clean(finding.code),
+        "severity": finding.severity.value,
+        "title": clean(finding.title),
+        "summary": clean(finding.summary),
+        "sure": f"{100 * min(finding.confidence, 0.99):.0f} % sure",
+        "since": f"from step {finding.first_step:,} on" if finding.first_step is not None else "",
+        "chart": chart,
+        "chart_title": clean(titles.get(chart or "", "")),
+        "evidence": [clean(e.text) for e in finding.evidence],
+        "places": [_place(p) for p in finding.where],
+        "fix": clean(finding.fix.text),
+        "fix_code": clean_block(finding.fix.code) if finding.fix.code else "",
+        "confirm": clean(confirm.text) if confirm is not None else "",
+        "confirm_command": clean(confirm.command) if confirm is not None and confirm.command else "",
+        "followers": [{"name": clean(f.name), "title": clean(f.title)} for f in followers],
+    }
+
+
+def _place(place: Place) -> dict[str, str]:
+    named = place.parameter or place.module
+    at = f"{shorten(place.file, current_folder())}:{place.line}" if place.file else ""
+    return {"at": clean(", ".join(part for part in (at, named) if part)), "source": _source(place)}
+
+
+def _source(place: Place) -> str:
+    """The lines around, if that file is there, is Python, and lies below the current folder: a run's word for where a
+    file lies is not followed elsewhere."""
+    if not place.file or not place.line or not place.file.endswith(".py"):
+        return ""
+    try:
+        path = Path(place.file).resolve()
+        if not path.is_relative_to(current_folder().resolve()) or path.stat().st_size > 1_000_000:
+            return ""
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return ""
+    first = max(0, place.line - 1 - SOURCE_AROUND)
+    chosen = lines[first : place.line + SOURCE_AROUND]
+    if place.line > len(lines):
+        return ""
+    marked = (
+        f"{'>' if first + i + 1 == place.line else ' '} {first + i + 1:4}  {text}" for i, text in enumerate(chosen)
+    )
+    return clean_block("\n".join(marked))
+
+
+def _subtitle(told: Sequence[Told]) -> str:
+    argv = told[0].verdict.run.get("argv") if len(told) == 1 else None
+    return " ".join(map(str, argv)) if isinstance(argv, list | tuple) else f"{len(told)} runs"
+
+
+def _embedded(data: Any) -> str:
+    """JSON that cannot end its script element, whatever names a run holds."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")
+
+
+def _raw(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_part("report.html.j2"))
+
+
+@cache
+def _part(name: str) -> str:
+    return files("torchdoctor.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+@cache
+def _plotly() -> str:
+    """The script that comes in Plotly's wheel; none of it may end the element that it stands in."""
+    from plotly.offline import get_plotlyjs
+
+    return str(get_plotlyjs()).replace("</script", "<\\/script")

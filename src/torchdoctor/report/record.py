@@ -1,0 +1,101 @@
+"""The record of a run as tables for people: what it takes to repeat it, and the figures that sum it up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchdoctor.findings import Verdict
+from torchdoctor.report.text import clean
+from torchdoctor.rules.curves import figure
+
+LONG = 4000
+"""Characters of one value that a page shows: a diff can be longer than all the rest."""
+
+Row = tuple[str, str]
+
+
+def describe_figures(verdict: Verdict, summary: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The few that stand under the verdict."""
+    run = verdict.run
+    began, ended = run.get("started"), run.get("ended")
+    found: list[tuple[str, str | None]] = [
+        ("steps", f"{int(run.get('steps') or 0):,}"),
+        ("training loss", _change(summary.get("first_loss"), summary.get("final_loss"))),
+        ("best validation loss", _number(summary.get("best_validation_loss"))),
+        ("validation accuracy", _percent(summary.get("final_validation_accuracy"))),
+        ("learning rate", _number(summary.get("learning_rate"))),
+        ("samples a second", _number(summary.get("samples_per_second"))),
+        ("time", _span(ended - began) if isinstance(began, float) and isinstance(ended, float) else None),
+        ("ended", str(run.get("status") or "")),
+        ("cost of watching", _percent(run.get("overhead"))),
+    ]
+    return [{"name": name, "value": clean(value)} for name, value in found if value]
+
+
+def describe_record(verdict: Verdict) -> list[dict[str, Any]]:
+    """Parts with a name and rows; those without a row are left out."""
+    run = verdict.run
+    parts = {
+        "Hyperparameters": _hyperparameters(run.get("hyperparameters")),
+        "Command and seeds": _rows({k: run.get(k) for k in ("argv", "cwd", "seeds", "torch_threads")}),
+        "Code": _rows(run.get("git") or {}),
+        "Packages": _rows({**(run.get("packages") or {}), "python": (run.get("python") or {}).get("version")}),
+        "Hardware": _rows({**(run.get("hardware") or {}), "platform": run.get("platform")}),
+    }
+    shown = {"hyperparameters", "argv", "cwd", "seeds", "torch_threads", "git", "packages", "python", "hardware"}
+    rest = {k: v for k, v in run.items() if k not in shown | {"platform", "process", "sessions", "format"}}
+    parts["Everything else"] = _rows(rest)
+    return [{"name": name, "rows": rows, "open": name == "Hyperparameters"} for name, rows in parts.items() if rows]
+
+
+def _hyperparameters(held: Any) -> list[Row]:
+    found: list[Row] = []
+    for optimizer in held if isinstance(held, list) else []:
+        groups = optimizer.get("groups") if isinstance(optimizer, Mapping) else None
+        for number, group in enumerate(groups if isinstance(groups, list) else []):
+            values = {k: v for k, v in group.items() if v not in (None, False, 0, 0.0)}
+            said = ", ".join(f"{k} {_plain(v)}" for k, v in values.items())
+            found.append((clean(f"{optimizer.get('optimizer')} group {number}"), clean(said)))
+    return found
+
+
+def _rows(held: Any) -> list[Row]:
+    return [
+        (clean(str(name)), clean(_plain(value))[:LONG]) for name, value in _flat(held) if value not in (None, "", {})
+    ]
+
+
+def _flat(held: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(held, Mapping):
+        return
+    for name, value in held.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return figure(value) if abs(value) < 1e9 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _number(value: Any) -> str | None:
+    return figure(value) if isinstance(value, int | float) else None
+
+
+def _percent(value: Any) -> str | None:
+    return f"{value:.1%}" if isinstance(value, int | float) else None
+
+
+def _change(first: Any, last: Any) -> str | None:
+    return f"{figure(first)} to {figure(last)}" if isinstance(first, float) and isinstance(last, float) else None
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

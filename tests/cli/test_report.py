@@ -1,0 +1,64 @@
+"""`torchdoctor report` and `torchdoctor note` on recorded runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from processes import preloaded_torchdoctor
+from recording import record
+
+
+def test_one_file_that_holds_everything(tmp_path: Path) -> None:
+    record(tmp_path / "torchdoctor-runs" / "a", cleared=0.0)
+    done = preloaded_torchdoctor("report", cwd=tmp_path)
+    assert done.returncode == 0 and "torchdoctor-report.html" in done.stderr
+    page = (tmp_path / "torchdoctor-report.html").read_text()
+    assert "missing-zero-grad" in page and "Content-Security-Policy" in page
+    outside = page.split("<script", 1)[0]
+    assert "http://" not in outside and "https://" not in outside and len(page) < 8_000_000
+
+
+def test_to_the_standard_output_and_wrong_use(tmp_path: Path) -> None:
+    run = record(tmp_path / "a")
+    assert preloaded_torchdoctor("report", str(run), "-o", "-", cwd=tmp_path).stdout.startswith("<!doctype html>")
+    done = preloaded_torchdoctor("report", *[str(run)] * 3, cwd=tmp_path)
+    assert done.returncode == 2 and "compares two" in done.stderr
+    done = preloaded_torchdoctor("report", str(tmp_path / "none"), cwd=tmp_path)
+    assert done.returncode == 2 and "none" in done.stderr
+    done = preloaded_torchdoctor("report", str(run), "-o", "no/such/report.html", cwd=tmp_path)
+    assert done.returncode == 2 and "no folder" in done.stderr
+
+
+def test_a_journal_is_kept_and_shown_with_later_runs_of_the_script(tmp_path: Path) -> None:
+    first = record(tmp_path / "runs" / "first")
+    second = record(tmp_path / "runs" / "second")
+    assert preloaded_torchdoctor("note", str(first), "lower rate,", "no change", cwd=tmp_path).returncode == 0
+    assert preloaded_torchdoctor("note", str(second), "zero_grad added", cwd=tmp_path).returncode == 0
+    told = preloaded_torchdoctor("note", str(second), cwd=tmp_path).stdout.splitlines()
+    assert "lower rate, no change" in told[0] and "first" in told[0] and "zero_grad added" in told[1]
+    page = preloaded_torchdoctor("report", str(second), "-o", "-", cwd=tmp_path).stdout
+    assert "lower rate, no change" in page and "zero_grad added" in page
+    assert preloaded_torchdoctor("runs", "remove", "--yes", str(first), cwd=tmp_path).returncode == 0
+    assert not first.exists()
+
+
+def test_notes_that_cannot_be_kept(tmp_path: Path) -> None:
+    run = record(tmp_path / "a")
+    for words, said in ((("x", "note"), "no run"), ((str(run), "  "), "empty"), ((str(run), "a" * 5000), "characters")):
+        done = preloaded_torchdoctor("note", *words, cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr
+    (run / "journal.jsonl").write_text('{"when": 1, "text": "good"}\nnot json\n{"text": 3}\n[1]\n')
+    assert preloaded_torchdoctor("note", str(run), cwd=tmp_path).stdout.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="pictures need a browser")
+def test_markdown_with_pictures(tmp_path: Path) -> None:
+    run = record(tmp_path / "a", cleared=0.0)
+    done = preloaded_torchdoctor("report", str(run), "--format", "markdown", "-o", "comment.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "comment.md").read_text()
+    assert "missing-zero-grad" in text and "](comment/loss.png)" in text
+    assert (tmp_path / "comment" / "loss.png").read_bytes().startswith(b"\x89PNG")
