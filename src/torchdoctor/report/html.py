@@ -63,10 +63,11 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
         runs=[_run(each, str(i)) for i, each in enumerate(told)],
         comparison=comparison,
         version=__version__,
-        style=_raw(_part("page.css")),
-        script=_raw(_part("page.js")),
-        plotly=_raw(_plotly()),
-        charts=_raw(_embedded(drawn)),
+        # ours, or escaped already: the template takes these as they are
+        style=_part("page.css"),
+        script=_part("page.js"),
+        plotly=_plotly(),
+        charts=_embedded(drawn),
     )
 
 
@@ -165,12 +166,6 @@ def _embedded(data: Any) -> str:
     """JSON that cannot end its script element, whatever names a run holds."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")
-
-
-def _raw(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)
 
 
 @cache
