@@ -84,6 +84,13 @@ def test_a_script_that_fails_says_how(tmp_path: Path) -> None:
     assert "RuntimeError" in text and "shapes cannot be multiplied" in text
 
 
+def test_a_script_that_breaks_at_its_first_batch_gets_its_diagnosis(tmp_path: Path) -> None:
+    status, told, text = check(HEALTHY.replace("argmax(1)", "argmax(1) + 1"), tmp_path)
+    assert status == 3, text
+    assert [f["name"] for f in told["findings"]] == ["invalid-labels"]
+    assert "out of bounds" in told["problem"] and "This is why" in text and "Traceback" not in text
+
+
 def test_one_check_alone_and_names_that_are_none(tmp_path: Path) -> None:
     status, told, _ = check(HEALTHY, tmp_path, "--only", "optimizer-coverage")
     assert status == 0

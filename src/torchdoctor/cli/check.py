@@ -86,12 +86,10 @@ def command(
     sheet.print()
     if output is not None:
         _write(output, report, findings)
-    if report.problem:
-        sys.exit(1)
     found = [f["severity"] for f in findings] + [c["severity"] for c in report.checks if c["passed"] is False]
     if severity is not None and any(Severity(s).at_least(severity) for s in found):
         sys.exit(FOUND_STATUS)
-    if shortfall(report.checks, report.cut_short):
+    if report.problem or shortfall(report.checks, report.cut_short):
         sys.exit(1)
 
 

@@ -81,8 +81,11 @@ class ChecklistSheet:
         yield title(f"torchdoctor check {self.script}", page, width)
         yield Text()
         if self.problem is not None:
-            yield indent(page.line(f"Nothing could be checked: {self.problem}.", STYLES[Severity.ERROR]), 2)
-            yield from (indent(page.line(line, QUIET), 4) for line in self.output.splitlines()[-12:])
+            known = " This is why:" if self.findings else ""
+            yield indent(page.line(f"Nothing could be checked: {self.problem}.{known}", STYLES[Severity.ERROR]), 2)
+            if not known:
+                yield from (indent(page.line(line, QUIET), 4) for line in self.output.splitlines()[-12:])
+            yield Text()
         often = self._often()
         for part, heading in PARTS.items():
             here = [c for c in self.checks if c["part"] == part and (c["passed"] is not None or c["text"] not in often)]

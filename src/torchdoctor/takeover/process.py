@@ -47,8 +47,7 @@ def explain(last: Line) -> str:
     if "refused" in last:
         return str(last["refused"])
     if raised := _raised(last):
-        why = f"the script failed before its training could be taken over ({raised})"
-        return f"{why}; torchdoctor run may name the cause"
+        return f"the script failed before its training could be taken over ({raised})"
     if last.get("trained"):
         return "the script's training is too short to be taken over"
     return "the script ended without training: no optimizer made an update"
