@@ -20,12 +20,12 @@ from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, endless
 from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.mismatch import explained
-from torchdoctor.instruments.palette import BAND, BLUE, ORANGE, RED
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
+from torchdoctor.plots.palette import BAND, BLUE, ORANGE, RED
 from torchdoctor.rules import curves
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters.clipping_too_tight import SKIPPED, SUGGESTED

@@ -27,12 +27,12 @@ from torchdoctor.instruments.learning_rate.sweep import unsynchronised
 from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in
-from torchdoctor.instruments.palette import BAND, BLUE, GREY, ORANGE
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
+from torchdoctor.plots.palette import BAND, BLUE, GREY, ORANGE
 from torchdoctor.stats import norms
 
 if TYPE_CHECKING:

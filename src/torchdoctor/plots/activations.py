@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import BLUE, HEAT, ORANGE, RED, Chart, axes, mark_findings, shorten
+from torchdoctor.plots.chart import Chart, axes, mark_findings, shorten
 from torchdoctor.plots.layers import positive, shrink
+from torchdoctor.plots.palette import BLUE, HEAT, ORANGE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import ACTIVATION

@@ -1,7 +1,6 @@
 """A chart as plain data in Plotly's own words: quick to build and to send, and a Figure once somebody wants one.
 
-Colours stay apart for colour-blind readers (Okabe and Ito, "Color Universal Design", 2008). Backgrounds are clear and
-inks are set by the theme, so that one chart serves a light page, a dark one and paper.
+Backgrounds are clear and inks are set by the theme, so that one chart serves a light page, a dark one and paper.
 """
 
 from __future__ import annotations
@@ -15,17 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchdoctor.findings import Finding, Severity
+from torchdoctor.plots.palette import BAND, CYCLE, GREEN, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#7F7F7F"
-CYCLE = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
-HEALTHY = "rgba(0, 158, 115, 0.13)"
-"""Behind the curves, where healthy values lie."""
-HEAT = "Cividis"
-"""Even in lightness, and read the same by colour-blind eyes."""
 MARKED = {Severity.ERROR: RED, Severity.WARNING: ORANGE, Severity.INFO: SKY}
 INK = {"light": ("#1f2328", "rgba(31, 35, 40, 0.12)"), "dark": ("#e6edf3", "rgba(230, 237, 243, 0.16)")}
 """Of texts, and of the lines behind the curves."""
@@ -99,7 +92,7 @@ def between(low: Any, high: Any, x: Any, colour: str, name: str) -> list[dict[st
 
 def band(low: float, high: float, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where healthy values lie: a shape and its name. On a logarithmic axis texts stand at logarithms, shapes not."""
-    shape = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": low, "y1": high, "fillcolor": HEALTHY}
+    shape = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": low, "y1": high, "fillcolor": BAND}
     shape |= {"line": {"width": 0}, "layer": "below"}
     note = {"text": text, "xref": "paper", "x": 1, "y": math.log10(high), "xanchor": "right", "yanchor": "top"}
     return shape, {**note, "showarrow": False, "font": {"color": GREEN}}

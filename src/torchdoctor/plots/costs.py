@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, Chart, axes, line, mark_findings
+from torchdoctor.plots.chart import Chart, axes, line, mark_findings
+from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import (
     MEMORY_DEVICE,

@@ -7,7 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from torchdoctor.plots.chart import HEAT, Chart, axes
+from torchdoctor.plots.chart import Chart, axes
+from torchdoctor.plots.palette import HEAT
 from torchdoctor.run import Floats, Ints
 from torchdoctor.signals import histogram_edges
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import CYCLE, GREY, HEAT, Chart, axes, band, between, line, mark_findings, shorten
+from torchdoctor.plots.chart import Chart, axes, band, between, line, mark_findings, shorten
+from torchdoctor.plots.palette import CYCLE, GREY, HEAT
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import GRADIENT_L2, UPDATE_RATIO, Signal

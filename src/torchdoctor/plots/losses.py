@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import BLUE, GREY, ORANGE, RED, Chart, axes, between, line, mark_findings
+from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings
+from torchdoctor.plots.palette import BLUE, GREY, ORANGE, RED
 from torchdoctor.rules.curves import figure, noise, smooth
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION

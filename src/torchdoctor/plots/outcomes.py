@@ -9,7 +9,8 @@ import numpy as np
 
 from torchdoctor.facts import VALIDATION, PredictionsFact, SamplesFact
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import BLUE, GREY, HEAT, ORANGE, RED, Chart, axes, line
+from torchdoctor.plots.chart import Chart, axes, line
+from torchdoctor.plots.palette import BLUE, GREY, HEAT, ORANGE, RED
 from torchdoctor.run import Run
 
 F = TypeVar("F", PredictionsFact, SamplesFact)

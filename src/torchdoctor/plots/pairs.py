@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchdoctor.plots.chart import BLUE, ORANGE, Chart, axes, line
+from torchdoctor.plots.chart import Chart, axes, line
+from torchdoctor.plots.palette import BLUE, ORANGE
 from torchdoctor.rules.curves import figure, smooth
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import GRADIENT_GLOBAL_L2, LEARNING_RATE, LOSS_TRAIN, LOSS_VALIDATION, Signal

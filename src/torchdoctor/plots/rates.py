@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import BLUE, CYCLE, RED, Chart, axes, between, line, mark_findings
+from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings
 from torchdoctor.plots.layers import positive
+from torchdoctor.plots.palette import BLUE, CYCLE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Run
 from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, GRADIENT_GLOBAL_L2, LEARNING_RATE

@@ -16,8 +16,8 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from torchdoctor.rules.curves import figure
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from torch import Tensor
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.learning_rate.curve import Sweep, band, trace
 from torchdoctor.instruments.learning_rate.trust import Doubt
-from torchdoctor.instruments.palette import BAND, BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -20,10 +20,10 @@ from torchdoctor.instruments.one_batch import one_batch, samples_in, tensors_in
 from torchdoctor.instruments.one_look.batch_inputs import input_problems, words_of_input
 from torchdoctor.instruments.one_look.batch_targets import IGNORED, Labels, read_labels, target_problems
 from torchdoctor.instruments.one_look.problems import Problem, Seen, see
-from torchdoctor.instruments.palette import BLUE, ORANGE
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.subject import fields_of, split
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.palette import BLUE, ORANGE
 from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
 

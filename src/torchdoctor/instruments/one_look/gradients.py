@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.palette import BLUE, GREY, RED
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.palette import BLUE, GREY, RED
 from torchdoctor.rules.architecture import exploding_gradients, vanishing_gradients
 from torchdoctor.rules.architecture.depth import EMBEDDINGS, Layer, Profile, hidden
 from torchdoctor.rules.curves import figure

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.palette import ORANGE, RED
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.tables import table
+from torchdoctor.plots.palette import ORANGE, RED
 from torchdoctor.signals import STATISTICS
 from torchdoctor.stats import summarize
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.one_look.histograms import COLLAPSED, KINDS, ORDINARY, SPARSE, Spread, read_spread
-from torchdoctor.instruments.palette import BLUE, GREY, ORANGE, PURPLE, RED
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.palette import BLUE, GREY, ORANGE, PURPLE, RED
 from torchdoctor.rules.architecture.bad_initialization_scale import LOUD
 from torchdoctor.rules.curves import figure
 from torchdoctor.stats import summarize, unit_spread

@@ -40,12 +40,12 @@ from torchdoctor.instruments.overfitting.memorising import (
     recipe_of,
 )
 from torchdoctor.instruments.overfitting.scale import unscaled
-from torchdoctor.instruments.palette import BAND, BLUE, GREEN, GREY, RED
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result, new_figure
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject, to_device
 from torchdoctor.instruments.tables import listed
+from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, RED
 from torchdoctor.rules.curves import figure
 
 if TYPE_CHECKING:

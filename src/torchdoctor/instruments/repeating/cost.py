@@ -15,12 +15,12 @@ from torch import nn
 from torchdoctor.attach.guard import unseen
 from torchdoctor.distributions.intervals import median_interval
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.palette import BLUE, ORANGE
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.repeating.determinism import CUBLAS, WORKSPACES, Determinism, Switches
 from torchdoctor.instruments.result import Result, new_figure, plain
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.tables import listed
+from torchdoctor.plots.palette import BLUE, ORANGE
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.palette import BAND, BLUE, RED
 from torchdoctor.instruments.result import new_figure
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.palette import BAND, BLUE, RED
 from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data.training_serving_skew import FAR

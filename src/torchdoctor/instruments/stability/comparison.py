@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from torchdoctor.errors import UnknownNameError, UsageError
-from torchdoctor.instruments.palette import BLUE, RED
 from torchdoctor.instruments.result import Result, new_figure, plain
 from torchdoctor.instruments.stability.pairs import PAIRS, Function, Inputs, Pair
+from torchdoctor.plots.palette import BLUE, RED
 from torchdoctor.rules.curves import figure
 
 if TYPE_CHECKING:

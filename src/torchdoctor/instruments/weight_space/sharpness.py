@@ -25,7 +25,6 @@ from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.overfitting.loss_reading import floor_of_loss, read_loss
-from torchdoctor.instruments.palette import BLUE, GREY
 from torchdoctor.instruments.progress import Advance, progress_bar
 from torchdoctor.instruments.result import Result, new_figure, plain
 from torchdoctor.instruments.state import untouched
@@ -34,6 +33,7 @@ from torchdoctor.instruments.tables import table
 from torchdoctor.instruments.weight_space.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.weight_space.hessian import Curvature, measure_curvature
 from torchdoctor.instruments.weight_space.surface import Surface, length_of
+from torchdoctor.plots.palette import BLUE, GREY
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters import plateau_or_saddle
 from torchdoctor.run import Run

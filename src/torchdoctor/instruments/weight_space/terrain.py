@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.palette import BLUE, GREY, RED
 from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.plots.palette import BLUE, GREY, RED
 from torchdoctor.rules.curves import figure
 
 if TYPE_CHECKING:
