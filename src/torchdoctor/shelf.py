@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from torchdoctor.errors import NotARunError, UsageError
+from torchdoctor.store.journal import read_notes
 from torchdoctor.store.listing import RunEntry, list_runs
 
 RECORD = "run.json"
@@ -53,6 +55,16 @@ def ancestors(path: Path, most: int = 20) -> list[RunEntry]:
         return []
     earlier = [e for e in held if e.script == mine.script and e.started is not None and e.started < mine.started]
     return earlier[:most][::-1]
+
+
+def journal_of(path: Path) -> list[dict[str, str]]:
+    """The notes of a run and its ancestors, oldest first."""
+    held = [(entry.name, entry.path) for entry in ancestors(path)] + [("", path)]
+    return [
+        {"when": time.strftime("%Y-%m-%d %H:%M", time.localtime(n["when"])), "run": name, "text": n["text"]}
+        for name, where in held
+        for n in read_notes(where)
+    ]
 
 
 def select(held: Sequence[RunEntry], keep: int | None, older_than: timedelta | None, now: float) -> list[RunEntry]:

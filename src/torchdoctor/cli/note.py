@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
@@ -10,8 +9,8 @@ import click
 from torchdoctor.cli.names import find_named
 from torchdoctor.errors import NotARunError
 from torchdoctor.report.text import clean
-from torchdoctor.shelf import ancestors, is_run
-from torchdoctor.store.journal import add_note, read_notes
+from torchdoctor.shelf import is_run, journal_of
+from torchdoctor.store.journal import add_note
 
 
 @click.command("note")
@@ -30,13 +29,3 @@ def command(run: Path, text: tuple[str, ...]) -> None:
         return
     for note in journal_of(folder):
         click.echo(clean(f"{note['when']}  {note['run']}  {note['text']}"))
-
-
-def journal_of(folder: Path) -> list[dict[str, str]]:
-    """Of a run and its ancestors, oldest first."""
-    held = [(entry.name, entry.path) for entry in ancestors(folder)] + [("", folder)]
-    return [
-        {"when": time.strftime("%Y-%m-%d %H:%M", time.localtime(n["when"])), "run": name, "text": n["text"]}
-        for name, path in held
-        for n in read_notes(path)
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +12,10 @@ from torchdoctor.errors import UsageError
 from torchdoctor.report.json import write_text
 
 if TYPE_CHECKING:
-    from torchdoctor.report.html import Compared, Told
-    from torchdoctor.run import Run
+    from torchdoctor.telling import Opened
 
 MOST_RUNS = 2
 NAMES = {"html": "torchdoctor-report.html", "markdown": "torchdoctor-report.md"}
-
-
-@dataclass(frozen=True)
-class Opened:
-    run: Run
-    told: Told
 
 
 @click.command("report")
@@ -53,49 +45,22 @@ def command(runs: tuple[Path, ...], output: str | None, form: str) -> None:
         _write_markdown(opened[0], target)
     else:
         from torchdoctor.report.html import write_page
+        from torchdoctor.telling import tell_apart
 
         told = [each.told for each in opened]
-        write_text(write_page(told, _compare(opened) if len(opened) > 1 else None), target)
+        write_text(write_page(told, tell_apart(opened) if len(opened) > 1 else None), target)
     if target != "-":
         click.echo(f"report: {target}", err=True)
 
 
 def _open(path: Path) -> Opened:
-    from torchdoctor.cli.note import journal_of
-    from torchdoctor.engine import examine
-    from torchdoctor.plots import charts
-    from torchdoctor.plots.evidence import picture_of
-    from torchdoctor.report.html import Told
     from torchdoctor.shelf import resolve
-    from torchdoctor.store.reader import open_run
-    from torchdoctor.summary import summary
+    from torchdoctor.telling import tell
 
     directory, note = resolve(find_named(path))
     if note:
         click.echo(f"torchdoctor: {note}", err=True)
-    run = open_run(directory)
-    verdict = examine(run)
-    drawn = charts(run, verdict.findings)
-    by_name = {chart.name: chart for chart in drawn}
-    pictures = {f.name: c.name for f in verdict.findings if (c := picture_of(f, by_name)) is not None}
-    return Opened(run, Told(directory.name, verdict, drawn, pictures, summary(run), journal_of(directory)))
-
-
-def _compare(opened: list[Opened]) -> Compared:
-    from torchdoctor.compare import compare
-    from torchdoctor.plots.pairs import draw_pairs
-    from torchdoctor.report.html import Compared
-    from torchdoctor.report.text import clean
-
-    first, second = opened
-    names = (first.told.name, second.told.name)
-    found = compare(first.run, second.run, names)
-    rows = [(clean(f"{d.part}: {d.name}"), clean(str(d.good)), clean(str(d.bad))) for d in found.differences]
-    stands = [[f.name for f in each.told.verdict.findings] for each in opened]
-    for name in dict.fromkeys([*stands[0], *stands[1]]):
-        if (name in stands[0]) != (name in stands[1]):
-            rows.append((clean(f"finding: {name}"), *("stands" if name in held else "-" for held in stands)))
-    return Compared(clean(found.conclusion), names, rows, draw_pairs(first.run, second.run, names))
+    return tell(directory)
 
 
 def _write_markdown(opened: Opened, target: str) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,7 @@ from torchdoctor import __version__
 from torchdoctor.findings import Finding, Place, Severity, Verdict
 from torchdoctor.report.record import describe_figures, describe_record
 from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.report.template import embedded, environment, part, plotly_script
 from torchdoctor.report.text import clean, clean_block
 
 if TYPE_CHECKING:
@@ -56,22 +54,28 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
     if comparison is not None:
         drawn["both"] = {c.name: c.to_json() for c in comparison.charts}
     names = " and ".join(each.name for each in told)
-    return _template().render(
-        nonce=secrets.token_urlsafe(16),
-        heading=clean(names),
-        subtitle=clean(_subtitle(told)),
-        runs=[_run(each, str(i)) for i, each in enumerate(told)],
-        comparison=comparison,
-        version=__version__,
-        # ours, or escaped already: the template takes these as they are
-        style=_part("page.css"),
-        script=_part("page.js"),
-        plotly=_plotly(),
-        charts=_embedded(drawn),
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            nonce=secrets.token_urlsafe(16),
+            heading=clean(names),
+            subtitle=clean(_subtitle(told)),
+            runs=[describe(each, str(i)) for i, each in enumerate(told)],
+            comparison=comparison,
+            version=__version__,
+            # ours, or escaped already: the template takes these as they are
+            style=part("page.css"),
+            charting=part("charts.js"),
+            script=part("page.js"),
+            plotly=plotly_script().replace("</script", "<\\/script"),
+            charts=embedded(drawn),
+        )
     )
 
 
-def _run(told: Told, key: str) -> dict[str, Any]:
+def describe(told: Told, key: str) -> dict[str, Any]:
+    """A run in the words of the templates; `key` is what its charts are found under."""
     verdict = told.verdict
     causes = [f for f in verdict.findings if f.consequence_of is None or not _has_cause(f, verdict)]
     worst = next(iter(causes), None)
@@ -160,30 +164,3 @@ def _source(place: Place) -> str:
 def _subtitle(told: Sequence[Told]) -> str:
     argv = told[0].verdict.run.get("argv") if len(told) == 1 else None
     return " ".join(map(str, argv)) if isinstance(argv, list | tuple) else f"{len(told)} runs"
-
-
-def _embedded(data: Any) -> str:
-    """JSON that cannot end its script element, whatever names a run holds."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_part("report.html.j2"))
-
-
-@cache
-def _part(name: str) -> str:
-    return files("torchdoctor.report").joinpath("page", name).read_text(encoding="utf-8")
-
-
-@cache
-def _plotly() -> str:
-    """The script that comes in Plotly's wheel; none of it may end the element that it stands in."""
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs()).replace("</script", "<\\/script")

@@ -1,0 +1,40 @@
+"use strict";
+/* How charts look, for the report and the live page alike: in the inks of the reader's theme, titles in full. */
+const charting = (() => {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const inks = () => dark.matches
+    ? { ink: "#e6edf3", line: "rgba(230,237,243,0.16)" }
+    : { ink: "#1f2328", line: "rgba(31,35,40,0.12)" };
+  const config = {
+    responsive: true, displaylogo: false, displayModeBar: "hover",
+    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+  };
+
+  function dressed(chart, width) {
+    const { ink, line } = inks();
+    const layout = JSON.parse(JSON.stringify(chart.layout));
+    for (const name of Object.keys(layout)) {
+      if (/^[xy]axis/.test(name)) {
+        layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true, ...layout[name] };
+      }
+    }
+    const size = width < 560 ? 13 : 15;
+    const letters = Math.max(24, Math.floor(width / (size * 0.54)));
+    layout.title = { text: fold(chart.title, letters), x: 0, xanchor: "left", font: { size }, automargin: true, yref: "container", y: 0.98, yanchor: "top" };
+    layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
+    layout.font = { color: ink, family: "system-ui, sans-serif", size: 12 };
+    layout.margin = { l: 60, r: 20, t: 56, b: 44 };
+    return layout;
+  }
+
+  function fold(text, letters) {
+    const lines = [""];
+    for (const word of text.replace(/</g, "&lt;").split(" ")) {
+      if ((lines.at(-1) + " " + word).length > letters && lines.at(-1)) lines.push(word);
+      else lines[lines.length - 1] = (lines.at(-1) + " " + word).trim();
+    }
+    return lines.slice(0, 3).join("<br>");
+  }
+
+  return { dark, config, dressed };
+})();

@@ -1,0 +1,52 @@
+"""A recorded run made ready to be shown: opened, examined, drawn; and two of them against each other.
+
+The report and the live page both show what comes from here. Never imports torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchdoctor.compare import compare
+from torchdoctor.engine import examine
+from torchdoctor.plots import charts
+from torchdoctor.plots.evidence import picture_of
+from torchdoctor.plots.pairs import draw_pairs
+from torchdoctor.report.html import Compared, Told
+from torchdoctor.report.text import clean
+from torchdoctor.run import Run
+from torchdoctor.settings import Settings
+from torchdoctor.shelf import journal_of
+from torchdoctor.store.reader import open_run
+from torchdoctor.summary import summary
+
+
+@dataclass(frozen=True)
+class Opened:
+    run: Run
+    told: Told
+
+
+def tell(directory: Path, run: Run | None = None, settings: Settings | None = None) -> Opened:
+    """Everything that a page shows of a run; `run` where it is open already."""
+    run = open_run(directory) if run is None else run
+    verdict = examine(run, settings=settings)
+    drawn = charts(run, verdict.findings)
+    by_name = {chart.name: chart for chart in drawn}
+    pictures = {f.name: c.name for f in verdict.findings if (c := picture_of(f, by_name)) is not None}
+    return Opened(run, Told(directory.name, verdict, drawn, pictures, summary(run), journal_of(directory)))
+
+
+def tell_apart(opened: Sequence[Opened]) -> Compared:
+    """What differs between two runs in configuration, curves and findings."""
+    first, second = opened
+    names = (first.told.name, second.told.name)
+    found = compare(first.run, second.run, names)
+    rows = [(clean(f"{d.part}: {d.name}"), clean(str(d.good)), clean(str(d.bad))) for d in found.differences]
+    stands = [[f.name for f in each.told.verdict.findings] for each in opened]
+    for name in dict.fromkeys([*stands[0], *stands[1]]):
+        if (name in stands[0]) != (name in stands[1]):
+            rows.append((clean(f"finding: {name}"), *("stands" if name in held else "-" for held in stands)))
+    return Compared(clean(found.conclusion), names, rows, draw_pairs(first.run, second.run, names))
