@@ -60,7 +60,7 @@ def test_charts_come_as_they_are_scrolled_to_and_keys_reach_everything(tmp_path:
     opened = open_page(write(tmp_path, record(tmp_path / "sick", cleared=0.0)))
     drawn(opened)
     opened.page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
-    opened.page.wait_for_function("[...document.querySelectorAll('.chart')].at(-1).dataset.drawn === '1'")
+    opened.page.locator(".chart").last.locator(".main-svg").first.wait_for()  # wait_for_function would need eval
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("document.activeElement.tagName") in ("A", "SUMMARY")
     labels = opened.page.eval_on_selector_all(".chart", "all => all.map(c => c.getAttribute('aria-label'))")
