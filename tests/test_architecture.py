@@ -50,6 +50,7 @@ def test_imports_go_down_only() -> None:
         ["runs", "show", "RUN"],
         ["diagnose", "RUN"],
         ["diff", "RUN", "RUN"],
+        ["top", "RUN", "--once"],
     ],
     ids=" ".join,
 )

@@ -10,6 +10,7 @@ import random
 
 _state = random.getstate()
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult  # noqa: E402
+from rich.live import Live  # noqa: E402
 from rich.padding import Padding  # noqa: E402
 from rich.progress import (  # noqa: E402
     BarColumn,
@@ -32,6 +33,7 @@ __all__ = [
     "Console",
     "ConsoleOptions",
     "Group",
+    "Live",
     "MofNCompleteColumn",
     "Padding",
     "Progress",

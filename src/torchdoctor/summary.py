@@ -34,8 +34,8 @@ def summary(run: Run) -> dict[str, Any]:
     keys = run.keys(signals.LOSS_TRAIN)
     key = "" if "" in keys or not keys else keys[0]
     loss = run.scalar(signals.LOSS_TRAIN, key)
-    validation = _seen_or_logged(run, signals.LOSS_VALIDATION, LOGGED_LOSS)
-    accuracy = _seen_or_logged(run, signals.ACCURACY_VALIDATION, LOGGED_ACCURACY)
+    validation = seen_or_logged(run, signals.LOSS_VALIDATION, LOGGED_LOSS)
+    accuracy = seen_or_logged(run, signals.ACCURACY_VALIDATION, LOGGED_ACCURACY)
     health = run.last_fact(HealthFact)
     best, best_step = _least(loss)
     best_validation, best_validation_step = _least(validation)
@@ -63,7 +63,7 @@ def summary(run: Run) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if name != "loss_key" or value}
 
 
-def _seen_or_logged(run: Run, signal: signals.Signal, names: tuple[str, ...]) -> Trace:
+def seen_or_logged(run: Run, signal: signals.Signal, names: tuple[str, ...]) -> Trace:
     """The signal; where it was not seen, what the user logged under one of these names."""
     seen = run.scalar(signal)
     if len(seen):

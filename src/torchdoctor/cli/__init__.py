@@ -27,6 +27,7 @@ COMMANDS = {
     "gradients": "Its gradients, parameter by parameter.",
     "evaluate": "What its model gets right and wrong.",
     "demo": "See a small broken training diagnosed.",
+    "top": "Watch a run in the terminal while it trains.",
     "diagnose": "A verdict on a run that was recorded before.",
     "report": "A run as one page to keep, mail or print.",
     "note": "Keep a journal with a run.",

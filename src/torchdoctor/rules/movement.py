@@ -44,6 +44,8 @@ USUAL_EPS = {"Adagrad": 1e-10, "Adadelta": 1e-6}
 
 USUAL_RATIO = 1e-3
 """Relative change of a weight matrix a step in trainings that go well (Karpathy, CS231n notes, 2015): about this."""
+HEALTHY_UPDATES = (USUAL_RATIO / 10, USUAL_RATIO * 10)
+"""A decade around it: what figures draw as the healthy band."""
 
 TINY_WEIGHT = 1e-4
 """A matrix whose root mean square is below this share of the usual initialisation was started at zero (a LoRA

@@ -1,0 +1,247 @@
+"""`torchdoctor top`: on recorded runs, on one that another process records, and in a terminal of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from processes import torchdoctor_command
+from recording import record
+
+ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+SHOW_CURSOR = "\x1b[?25h"
+
+RECORDING = """
+import sys, time
+import numpy as np
+from torchdoctor import signals
+from torchdoctor.store.writer import Recorder
+recorder = Recorder.create(sys.argv[1], {"argv": ["train.py"]})
+for step in range(100_000):
+    recorder.scalar(signals.LOSS_TRAIN.name, step, 2.0 / (1 + step))
+    recorder.scalar(signals.TIME_STEP.name, step, 0.02)
+    recorder.scalar(signals.GRADIENTS_CLEARED.name, step, 0.0, "0")
+    recorder.matrix(step, ("fc1.weight",), {signals.GRADIENT_L2.name: np.ones(1, np.float32)})
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture(scope="module")
+def sick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("runs") / "sick", cleared=0.0)
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Path]:
+    """A run that another process is writing."""
+    run = tmp_path / "torchdoctor-runs" / "now"
+    process = subprocess.Popen([sys.executable, "-c", RECORDING, str(run)])
+    try:
+        wait_for(lambda: (run / "run.json").exists() and len(list(run.iterdir())) > 1)
+        yield run
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+def steps_of(header: str) -> int:
+    return int(header.split(" step")[0].split()[-1].replace(",", ""))
+
+
+class Terminal:
+    """`torchdoctor top` in a terminal of the given size."""
+
+    def __init__(self, *arguments: str, width: int = 80, height: int = 24) -> None:
+        self.side, inner = pty.openpty()
+        self.resize(width, height)
+        self.settings = termios.tcgetattr(inner)
+        self.inner = inner
+        self.seen = ""
+        environment = {**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
+        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+            environment.pop(name, None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "torchdoctor", "top", *arguments],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def resize(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def until(self, condition: Callable[[str], bool], seconds: float = 60.0) -> str:
+        """What it wrote since the last time, up to where that holds."""
+        text, end = "", time.monotonic() + seconds
+        while not condition(text):
+            assert time.monotonic() < end, f"not seen: {text[-2000:]!r}"
+            text += self._read()
+        return text
+
+    def finish(self) -> int:
+        """Its status, once it has ended; what it wrote is in `seen`."""
+        end = time.monotonic() + 60
+        while self.process.poll() is None:
+            assert time.monotonic() < end
+            self._read()
+        self._read()
+        return self.process.returncode
+
+    def press(self, keys: bytes) -> None:
+        os.write(self.side, keys)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.side)
+        os.close(self.inner)
+
+    def _read(self) -> str:
+        ready, _, _ = select.select([self.side], [], [], 0.1)
+        text = os.read(self.side, 65536).decode("utf-8", "replace") if ready else ""
+        self.seen += text
+        return text
+
+    def assert_clean(self) -> None:
+        """As it was found: the other screen left, the cursor shown, keys echoed."""
+        assert self.seen.count(ENTER) == 1
+        assert self.seen.rindex(LEAVE) > self.seen.rindex(ENTER)
+        assert self.seen.rindex(SHOW_CURSOR) > self.seen.rindex("\x1b[?25l")
+        assert termios.tcgetattr(self.inner) == self.settings
+        assert "Traceback" not in self.seen
+
+
+@contextlib.contextmanager
+def terminal(*arguments: str, **size: int) -> Iterator[Terminal]:
+    opened = Terminal(*arguments, **size)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_once_prints_one_frame(sick: Path) -> None:
+    done = torchdoctor_command("top", str(sick), "--once", LINES="25", COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("sick  finished  60 steps")
+    assert "train 0.5, falling" in lines[1]
+    assert "ERROR missing-zero-grad" in done.stdout
+    assert "fc1.weight" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_pipe_gets_one_frame_without_being_told(sick: Path) -> None:
+    done = torchdoctor_command("top", str(sick))
+    assert done.returncode == 0
+    assert done.stdout.count("── loss") == 1
+
+
+def test_the_newest_run_is_meant_where_none_is_named(tmp_path: Path) -> None:
+    record(tmp_path / "torchdoctor-runs" / "older")
+    record(tmp_path / "torchdoctor-runs" / "newer")
+    assert torchdoctor_command("top", "--once", cwd=tmp_path).stdout.startswith("newer  finished")
+    assert torchdoctor_command("top", "older", "--once", cwd=tmp_path).stdout.startswith("older  finished")
+
+
+def test_ascii_where_the_stream_has_nothing_else(sick: Path) -> None:
+    done = torchdoctor_command("top", str(sick), "--once", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere", "--once"], "there is nothing at nowhere"),
+        (["--once"], "there is nothing at torchdoctor-runs"),
+        ([".", "--once"], "empty"),
+        (["--interval", "0", "x"], "0.1<=x<=3600"),
+        (["--interval", "often", "x"], "'often' is not a valid float"),
+        (["a", "b"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_use(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = torchdoctor_command("top", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_that_another_process_records(recorded: Path) -> None:
+    first = torchdoctor_command("top", str(recorded), "--once").stdout
+    time.sleep(1.5)
+    second = torchdoctor_command("top", str(recorded), "--once").stdout
+    assert " running " in first.splitlines()[0]
+    assert steps_of(second.splitlines()[0]) > steps_of(first.splitlines()[0])
+    assert "50 steps/s" in second
+
+
+def test_live_it_follows_the_run_and_q_ends_it(recorded: Path) -> None:
+    with terminal(str(recorded), "--interval", "0.2") as screen:
+        screen.until(lambda text: "running" in text)
+        screen.until(lambda text: "ERROR" in text and "missing-zero-grad" in text)
+        before = screen.until(lambda text: " steps" in text)
+        after = screen.until(lambda text: text.count(" steps ") > 15)
+        counts = [steps_of(part[-20:] + " step") for part in (before + after).split(" steps ")[:-1]]
+        assert counts[-1] > counts[0]
+        screen.press(b"q")
+        assert screen.finish() == 0
+        screen.assert_clean()
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_signals_leave_the_terminal_clean(sick: Path, sent: signal.Signals, status: int) -> None:
+    with terminal(str(sick)) as screen:
+        screen.until(lambda text: "finished" in text)
+        screen.process.send_signal(sent)
+        assert screen.finish() == status
+        screen.assert_clean()
+
+
+def test_a_new_size_is_drawn_at_once(sick: Path) -> None:
+    with terminal(str(sick), "--interval", "60", width=80, height=24) as screen:
+        screen.until(lambda text: "missing-zero-grad" in text)
+        screen.resize(140, 40)
+        screen.process.send_signal(signal.SIGWINCH)
+        drawn = screen.until(lambda text: "speed and memory" in text and "missing-zero-grad" in text, seconds=10)
+        assert "speed and memory" in drawn
+        screen.press(b"q")
+        assert screen.finish() == 0
+
+
+def test_a_run_that_vanishes_is_told_in_the_view(tmp_path: Path) -> None:
+    run = record(tmp_path / "runs" / "a", loss=np.linspace(2, 1, 30))
+    with terminal(str(run), "--interval", "0.1") as screen:
+        screen.until(lambda text: "finished" in text)
+        run.rename(tmp_path / "elsewhere")
+        screen.until(lambda text: "folder is gone" in text)
+        screen.press(b"q")
+        assert screen.finish() == 0
+        screen.assert_clean()
