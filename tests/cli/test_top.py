@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,9 +71,9 @@ def steps_of(header: str) -> int:
 
 
 class Terminal:
-    """`torchdoctor top` in a terminal of the given size."""
+    """torchdoctor in a terminal of the given size."""
 
-    def __init__(self, *arguments: str, width: int = 80, height: int = 24) -> None:
+    def __init__(self, *arguments: str, width: int = 80, height: int = 24, cwd: Path | None = None) -> None:
         self.side, inner = pty.openpty()
         self.resize(width, height)
         self.settings = termios.tcgetattr(inner)
@@ -82,7 +83,8 @@ class Terminal:
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             environment.pop(name, None)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "torchdoctor", "top", *arguments],
+            [sys.executable, "-m", "torchdoctor", *arguments],
+            cwd=cwd,
             stdin=inner,
             stdout=inner,
             stderr=inner,
@@ -136,8 +138,8 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(*arguments: str, **size: int) -> Iterator[Terminal]:
-    opened = Terminal(*arguments, **size)
+def terminal(*arguments: str, **options: Any) -> Iterator[Terminal]:
+    opened = Terminal(*arguments, **options)
     try:
         yield opened
     finally:
@@ -204,7 +206,7 @@ def test_a_run_that_another_process_records(recorded: Path) -> None:
 
 
 def test_live_it_follows_the_run_and_q_ends_it(recorded: Path) -> None:
-    with terminal(str(recorded), "--interval", "0.2") as screen:
+    with terminal("top", str(recorded), "--interval", "0.2") as screen:
         screen.until(lambda text: "running" in text)
         screen.until(lambda text: "ERROR" in text and "missing-zero-grad" in text)
         before = screen.until(lambda text: " steps" in text)
@@ -218,7 +220,7 @@ def test_live_it_follows_the_run_and_q_ends_it(recorded: Path) -> None:
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_signals_leave_the_terminal_clean(sick: Path, sent: signal.Signals, status: int) -> None:
-    with terminal(str(sick)) as screen:
+    with terminal("top", str(sick)) as screen:
         screen.until(lambda text: "finished" in text)
         screen.process.send_signal(sent)
         assert screen.finish() == status
@@ -226,7 +228,7 @@ def test_signals_leave_the_terminal_clean(sick: Path, sent: signal.Signals, stat
 
 
 def test_a_new_size_is_drawn_at_once(sick: Path) -> None:
-    with terminal(str(sick), "--interval", "60", width=80, height=24) as screen:
+    with terminal("top", str(sick), "--interval", "60", width=80, height=24) as screen:
         screen.until(lambda text: "missing-zero-grad" in text)
         screen.resize(140, 40)
         screen.process.send_signal(signal.SIGWINCH)
@@ -238,10 +240,41 @@ def test_a_new_size_is_drawn_at_once(sick: Path) -> None:
 
 def test_a_run_that_vanishes_is_told_in_the_view(tmp_path: Path) -> None:
     run = record(tmp_path / "runs" / "a", loss=np.linspace(2, 1, 30))
-    with terminal(str(run), "--interval", "0.1") as screen:
+    with terminal("top", str(run), "--interval", "0.1") as screen:
         screen.until(lambda text: "finished" in text)
         run.rename(tmp_path / "elsewhere")
         screen.until(lambda text: "folder is gone" in text)
         screen.press(b"q")
         assert screen.finish() == 0
         screen.assert_clean()
+
+
+TRAINING = """
+import time
+import torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(40):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+    print("step", step)
+    time.sleep(0.02)
+"""
+
+
+def test_run_live_names_the_view_where_somebody_looks(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    run = tmp_path / "torchdoctor-runs" / "a"
+    with terminal("run", "--live", "--name", "a", "--quiet", "train.py", width=400, cwd=tmp_path) as screen:
+        assert screen.finish() == 0
+    assert screen.seen.count(f"torchdoctor: to watch it, in another terminal: torchdoctor top {run}") == 1
+    assert ENTER not in screen.seen
+    assert "step 39" in screen.seen
+
+
+def test_run_live_into_a_file_says_nothing_of_terminals(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    done = torchdoctor_command("run", "--live", "--name", "a", "--quiet", "train.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "torchdoctor top" not in done.stderr

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.ranks import speaks
-from torchdoctor.attach.voice import announce
+from torchdoctor.attach.voice import announce, point_to_view
 from torchdoctor.findings import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 class Live(Protocol):
     listeners: list[Callable[[Finding], None]]
+    at_start: Callable[[], None] | None
 
 
 class Session(Protocol):
@@ -71,6 +72,7 @@ class Attachment:
             self.session = sessions.start(self.options, self._examine if self._examines else None)
             if self.options.live and self.session.live is not None:
                 self.session.live.listeners.append(_announce)
+                self.session.live.at_start = self._point_to_view
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
 
@@ -80,6 +82,10 @@ class Attachment:
 
         self.run = run
         return examine(run, settings=Settings.from_dict(self.options.settings))
+
+    def _point_to_view(self) -> None:
+        if self.session is not None and speaks():
+            point_to_view(self.session.directory)
 
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this; its frames are still there."""

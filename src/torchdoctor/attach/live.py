@@ -45,6 +45,8 @@ class LiveEngine:
         self._seen: dict[str, int] = {}
         self.told: dict[str, Finding] = {}
         self.listeners: list[Callable[[Finding], None]] = []
+        self.at_start: Callable[[], None] | None = None
+        """called once the record is there, from the engine's own thread"""
         self.stop_on: frozenset[str] = frozenset(session.options.stop_on)
         self.stop_for: Finding | None = None
 
@@ -81,6 +83,9 @@ class LiveEngine:
             if self._ended:
                 return
             try:
+                if self.at_start is not None:
+                    tell, self.at_start = self.at_start, None
+                    tell()
                 in_turn, self._in_turn = self._in_turn, False
                 verdict = self._examine(self._session.record.run())
                 if self._ended:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
+from pathlib import Path
 
 from torchdoctor.findings import Finding
 
@@ -29,6 +31,14 @@ def announce(finding: Finding) -> None:
     """A finding in a run that still trains."""
     since = f", since step {finding.first_step:,}" if finding.first_step else ""
     say(f"{finding.severity.value}: {finding.title} ({finding.name}{since})")
+
+
+def point_to_view(directory: Path) -> None:
+    """How to look at the run while it trains: from another terminal, since this one is the script's. The path is whole,
+    because that terminal may be in another folder. Nobody opens one for a log file."""
+    stream = sys.__stderr__
+    if stream is not None and stream.isatty():
+        say(f"to watch it, in another terminal: {shlex.join(['torchdoctor', 'top', str(directory)])}")
 
 
 def _one_line(text: str) -> str:
