@@ -261,3 +261,20 @@ def test_pictures_and_dictionary() -> None:
 def test_what_cannot_be_is_said(arguments: tuple[Any, ...], options: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         torchdoctor.overfit_batch(net(), *arguments, **options)
+
+
+def test_answers_that_are_all_right_are_memorised_though_bounded_scores_hold_the_loss_up() -> None:
+    """Pairs of views, told apart by their cosines: the least loss is far from zero."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, 32))
+
+    def step(model: nn.Module, views: torch.Tensor) -> torch.Tensor:
+        codes = nn.functional.normalize(model(views.flatten(0, 1)), dim=1)
+        scores = (codes @ codes.T / 0.5).fill_diagonal_(-math.inf)
+        other = torch.arange(len(codes)) ^ 1
+        return nn.functional.cross_entropy(scores, other)
+
+    anchors = torch.randn(16, 1, 12)
+    result = torchdoctor.overfit_batch(model, anchors + 0.05 * torch.randn(16, 2, 12), step_fn=step, progress=False)
+    assert result.success and result.end > result.goal
+    assert "every answer is right" in str(result)

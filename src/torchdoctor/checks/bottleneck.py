@@ -40,7 +40,7 @@ def name_bottleneck(bench: Bench, proved: Sequence[Finding] = ()) -> str | None:
     worst = min(suspects, key=lambda s: s.severity.rank, default=None)
     fault = _proved(bench, proved)
     if fault is None:
-        return str(worst) if worst else _throughput(bench) or _nothing(bench)
+        return str(worst) if worst else _throughput(bench) or _standing(bench, proved) or _nothing(bench)
     if worst is None:
         return f"First mend {fault}"
     spoilt = worst.holder == HOLDERS[DATA] and worst.severity is Severity.ERROR
@@ -55,6 +55,17 @@ def _proved(bench: Bench, findings: Sequence[Finding]) -> str | None:
     if found is None:
         return None
     return f"{found.name}, seen in the script's own steps: {_ended(_shortened(found.title))}"
+
+
+def _standing(bench: Bench, findings: Sequence[Finding]) -> str | None:
+    """What else failed, or was seen in the script's own steps: nobody is told that nothing stands out beside it."""
+    failed = [o for o in bench.outcomes.values() if o.passed is False and o.severity.at_least(Severity.WARNING)]
+    told = [(f.severity, f.title) for f in findings if f.severity.at_least(Severity.WARNING)]
+    told += [(outcome.severity, outcome.text) for outcome in failed]
+    if not told:
+        return None
+    text = min(told, key=lambda pair: pair[0].rank)[1]
+    return f"Neither model, data nor throughput stands out, but mend this: {_ended(_shortened(text))}"
 
 
 def _suspect(bench: Bench, part: str) -> Suspect | None:

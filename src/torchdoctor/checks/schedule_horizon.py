@@ -38,7 +38,7 @@ def perform(bench: Bench) -> Outcome:
         return skipped(bench.without("learning rate schedule"))
     each, updates = updates_an_epoch(bench), updates_of(bench)
     epochs = bench.epochs or (math.ceil(updates / each) if updates and each else None)
-    calls = {"epoch": epochs} | ({"update": updates} if updates else {}) if epochs else {}
+    calls = {unit: count for unit, count in (("epoch", epochs), ("update", updates)) if count}
     if not calls:
         return skipped("how long the run will be is not known (epochs=)")
     said = []

@@ -199,7 +199,8 @@ def _too_low(bench: Bench, optimizer: Optimizer, rate: float, found: LearningRat
 
 def _useful(rate: float, found: LearningRates) -> Outcome:
     end = f"it diverges from {figure(found.divergence)} on" if found.divergence is not None else "none diverges"
-    return passed(f"{figure(rate)}; {figure(found.recommended or rate)} is recommended, {end}", **_figures(rate, found))
+    best = f"{figure(found.recommended or rate)} is recommended" if found.trusted else "which is best is in doubt"
+    return passed(f"{figure(rate)}; {best}, {end}", **_figures(rate, found))
 
 
 def _figures(rate: float, found: LearningRates) -> dict[str, Any]:

@@ -257,6 +257,8 @@ class Rehearsal:
     def optimizers(self) -> list[Any]:
         """Those that make the updates now: an earlier stage's may be there still."""
         live = [optimizer for _, optimizer in self.session.registry.live_optimizers()]
+        if self._turns.are_taken:
+            return live
         return [optimizer for optimizer in live if self._turns.is_at_work(optimizer)] or live
 
     def _leave_zero(self, reached: list[float]) -> None:

@@ -19,6 +19,8 @@ from torchdoctor.instruments.subject import TARGET_KEYS, Subject
 from torchdoctor.probes.loss_calls import FUNCTIONS, LossCall, read_call
 
 _LOSSES = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}
+IGNORED = -100
+"""What torch's losses leave out unless told otherwise."""
 SAME = 1e-3
 """Relative difference up to which two losses are one, in half precision too."""
 
@@ -64,6 +66,17 @@ class Reading:
     def call(self) -> LossCall | None:
         """Where there is only one."""
         return self.calls[0] if len(self.calls) == 1 else None
+
+
+def answers_right(reading: Reading) -> bool:
+    """Whether every class is named right, by the one loss call there is."""
+    call = reading.call
+    if call is None or not call.indices or call.target is None or call.class_dim is None:
+        return False
+    ignored = call.options.get("ignore_index", IGNORED)
+    counted = call.target != ignored
+    named = call.input.detach().argmax(call.class_dim)
+    return bool(counted.any()) and bool((named == call.target)[counted].all())
 
 
 def read_loss(subject: Subject, batch: Any) -> Reading:

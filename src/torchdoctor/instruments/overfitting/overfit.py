@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +28,7 @@ from torchdoctor.instruments.overfitting.causality import floor_of_beginnings
 from torchdoctor.instruments.overfitting.dropout import without_dropout
 from torchdoctor.instruments.overfitting.gradients import all_zero, blocked, no_graph, not_finite, rate
 from torchdoctor.instruments.overfitting.heads import dead_output, unbounded, wrong_head
-from torchdoctor.instruments.overfitting.loss_reading import Floor, Reading, floor_of_loss, read_loss
+from torchdoctor.instruments.overfitting.loss_reading import Floor, Reading, answers_right, floor_of_loss, read_loss
 from torchdoctor.instruments.overfitting.memorising import (
     FULL,
     RACE,
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 STEPS = 300
+GUESSES = ("capacity-too-low", "unexplained")
+"""Reasons that are named where nothing else fits, and are none where every answer is right."""
 CAUSES = (blocked, rate, wrong_head, conflicts, dead_output, unscaled, more_steps, too_small)
 
 
@@ -294,6 +296,11 @@ class _Session:
                     break
         proven = [c for c in causes if c.proven]
         reason = (proven or causes or [unexplained(case)])[0]
+        if reason.name in GUESSES and answers_right(end):
+            # Scores with a bound, such as cosines over a temperature, hold a loss up that has nothing left to learn.
+            known = replace(self.floor, known=False, words=f"{self.floor.words}, for scores without a bound")
+            self.floor, best = known, replace(best, reached=len(best.losses) - 1)
+            return self._result(True, best, None, [])
         return self._result(False, best, reason, case.ruled_out)
 
     def _failed(self, start: Reading, cause: Cause) -> OverfitResult:
@@ -329,6 +336,8 @@ class _Session:
         cut = [*self.summary.missing, *self.summary.zero] if success else []
         if cut:
             found.append(f"{len(cut)} parameters get no gradient, as the rest does without them: {listed(cut)}")
+        if success and best.best > self.goal:
+            found.append("every answer is right, and what is left of the loss is what bounded scores cannot take away")
         if success and self.floor.guess is not None and self.floor.guess <= self.floor.value + 1e-9:
             found.append("all samples have the same target, so a constant answer does: take a batch with several")
         return found
