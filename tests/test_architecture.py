@@ -61,6 +61,25 @@ def test_commands_that_only_read_never_import_torch(arguments: list[str], tmp_pa
     assert done.stdout.splitlines()[-1:] == ["0 False"], done.stdout + done.stderr
 
 
+def test_the_live_page_never_imports_torch(tmp_path: Path) -> None:
+    record(tmp_path / "runs" / "a")
+    code = """
+import sys
+from pathlib import Path
+from starlette.testclient import TestClient
+from torchdoctor.ui.app import build_app
+from torchdoctor.ui.guard import Access
+from torchdoctor.ui.library import Library
+app = build_app(Library(Path("runs")), Access.over("127.0.0.1", 80, "t"))
+with TestClient(app, base_url="http://127.0.0.1") as client:
+    client.get("/", params={"token": "t"})
+    asked = [client.get(path).status_code for path in ("/", "/run/a", "/api/run/a?charts=loss", "/compare?a=a&b=a")]
+print(asked, "torch" in sys.modules)
+"""
+    done = run_python("-c", code, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1:] == ["[200, 200, 200, 200] False"], done.stdout + done.stderr
+
+
 def test_importing_torchdoctor_imports_nothing_heavy() -> None:
     code = "import sys, torchdoctor; print([m for m in ('torch', 'numpy', 'rich', 'click') if m in sys.modules])"
     assert run_python("-c", code).stdout.strip() == "[]"

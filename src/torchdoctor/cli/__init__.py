@@ -30,6 +30,7 @@ COMMANDS = {
     "top": "Watch a run in the terminal while it trains.",
     "diagnose": "A verdict on a run that was recorded before.",
     "report": "A run as one page to keep, mail or print.",
+    "ui": "A live page over a folder of runs.",
     "note": "Keep a journal with a run.",
     "replay": "Run a captured step again, every operation checked.",
     "explain": "What a diagnosis means, and how to fix it.",

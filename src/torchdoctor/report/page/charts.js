@@ -20,10 +20,11 @@ const charting = (() => {
     }
     const size = width < 560 ? 13 : 15;
     const letters = Math.max(24, Math.floor(width / (size * 0.54)));
-    layout.title = { text: fold(chart.title, letters), x: 0, xanchor: "left", font: { size }, automargin: true, yref: "container", y: 0.98, yanchor: "top" };
+    const lines = fold(chart.title, letters);
+    layout.title = { text: lines.join("<br>"), x: 0, xanchor: "left", font: { size }, yref: "container", y: 1, yanchor: "top", pad: { t: 10 } };
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { color: ink, family: "system-ui, sans-serif", size: 12 };
-    layout.margin = { l: 60, r: 20, t: 56, b: 44 };
+    layout.margin = { l: 60, r: 20, t: 24 + Math.ceil(1.3 * size) * lines.length, b: 44 };
     return layout;
   }
 
@@ -33,7 +34,7 @@ const charting = (() => {
       if ((lines.at(-1) + " " + word).length > letters && lines.at(-1)) lines.push(word);
       else lines[lines.length - 1] = (lines.at(-1) + " " + word).trim();
     }
-    return lines.slice(0, 3).join("<br>");
+    return lines.slice(0, 3);
   }
 
   return { dark, config, dressed };

@@ -1,0 +1,176 @@
+"""The routes: pages, their data, their static files. All behind the guard, all reading, one that adds a note."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs, quote
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from torchdoctor.errors import NotARunError, TorchdoctorError, UsageError
+from torchdoctor.report.text import clean
+from torchdoctor.rules import catalogue
+from torchdoctor.store.journal import LONGEST, add_note
+from torchdoctor.ui.comparison import compare_page
+from torchdoctor.ui.drawing import Window
+from torchdoctor.ui.guard import Access, Guard
+from torchdoctor.ui.library import Library
+from torchdoctor.ui.overview import survey
+from torchdoctor.ui.state import Wanted, current_stamp, describe_state, run_page
+from torchdoctor.ui.templates import render, static_file
+
+MAX_FORM_BYTES = 16 * LONGEST
+"""A letter may take four bytes, and a byte three signs."""
+LOOK_SECONDS, LOOKS = 0.1, 9
+"""How often files are looked at while a page waits for news, and how many times: it asks about once a second."""
+FOR_GOOD = "private, max-age=31536000, immutable"
+
+
+def build_app(library: Library, access: Access) -> Guard:
+    """The whole application; nothing in it can be reached but through the guard."""
+    pages = Pages(library, access)
+    routes = [
+        Route("/", pages.overview),
+        Route("/api/runs", pages.rows),
+        Route("/run/{name}", pages.run),
+        Route("/run/{name}/note", pages.note, methods=["POST"]),
+        Route("/api/run/{name}", pages.state),
+        Route("/api/run/{name}/chart/{chart}", pages.chart),
+        Route("/compare", pages.compare),
+        Route("/static/{version}/{name}", pages.static),
+    ]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        library.warm_up(catalogue)
+        yield
+        library.close()
+
+    handlers: Any = {TorchdoctorError: _explain, HTTPException: _decline}
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return Guard(app, access)
+
+
+class Pages:
+    """What each route answers. Whatever reads files does so in a thread, so that one slow run holds up no other."""
+
+    def __init__(self, library: Library, access: Access) -> None:
+        self._library = library
+        self._access = access
+
+    async def overview(self, request: Request) -> Response:
+        found = await run_in_threadpool(survey, self._library)
+        page = render(
+            "list.html.j2",
+            title="Runs",
+            folder=clean(str(self._library.folder)),
+            rows=found.html,
+            stamp=found.stamp,
+            pending=found.pending,
+            count=found.count,
+        )
+        return HTMLResponse(page)
+
+    async def rows(self, request: Request) -> Response:
+        found = await run_in_threadpool(survey, self._library)
+        if request.query_params.get("since") == found.stamp:
+            return JSONResponse({"pending": found.pending})
+        return JSONResponse({"html": found.html, "stamp": found.stamp, "pending": found.pending, "count": found.count})
+
+    async def run(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        return HTMLResponse(await run_in_threadpool(run_page, self._library, name, self._access.form_token))
+
+    async def state(self, request: Request) -> Response:
+        """News since the stamp that the page has; where there are none, they are waited for a moment."""
+        name, wanted = request.path_params["name"], _read_wanted(request)
+        patience = LOOKS if request.query_params.get("hold") == "1" else 0
+        for _ in range(patience):
+            if await run_in_threadpool(current_stamp, self._library, name) != wanted.since:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            if patience:
+                return JSONResponse({})
+        return JSONResponse(await run_in_threadpool(describe_state, self._library, name, wanted))
+
+    async def chart(self, request: Request) -> Response:
+        name, chart = request.path_params["name"], request.path_params["chart"]
+        wanted = replace(_read_wanted(request), charts=[chart])
+        found = await run_in_threadpool(describe_state, self._library, name, wanted)
+        if found["charts"][chart] is None:
+            raise HTTPException(404)
+        return JSONResponse(found["charts"][chart])
+
+    async def note(self, request: Request) -> Response:
+        """The only thing that a page can change: one more line in a run's journal."""
+        fields = await _read_form(request)
+        if not self._access.admits_form(fields.get("form_token", "")):
+            raise HTTPException(403)
+        name = request.path_params["name"]
+        folder = await run_in_threadpool(self._library.find, name)
+        await run_in_threadpool(add_note, folder, fields.get("text", ""))
+        return RedirectResponse(f"/run/{quote(name, safe='')}#journal", 303)
+
+    async def compare(self, request: Request) -> Response:
+        names = [request.query_params.get(letter, "") for letter in "ab"]
+        return HTMLResponse(await run_in_threadpool(compare_page, self._library, names))
+
+    async def static(self, request: Request) -> Response:
+        found = await run_in_threadpool(static_file, request.path_params["name"])
+        if found is None or found.version != request.path_params["version"]:
+            raise HTTPException(404)
+        return Response(found.body, media_type=found.kind, headers={"Cache-Control": FOR_GOOD})
+
+
+def _read_wanted(request: Request) -> Wanted:
+    asked = request.query_params
+    charts = [name for name in asked.get("charts", "").split(",") if name]
+    return Wanted(
+        asked.get("since", ""), charts, _read_window(asked.get("first"), asked.get("last")), asked.get("layer", "")
+    )
+
+
+def _read_window(first: str | None, last: str | None) -> Window | None:
+    if first is None or last is None:
+        return None
+    try:
+        window = Window(float(first), float(last))
+    except ValueError:
+        raise UsageError("first and last are steps: numbers") from None
+    return window if -math.inf < window.first < window.last < math.inf else None
+
+
+async def _read_form(request: Request) -> dict[str, str]:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_FORM_BYTES:
+            raise HTTPException(413)
+    fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=8)
+    return {name: values[0] for name, values in fields.items()}
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    """Our own errors are sentences for people; a name that a request brought is never shown in them as it came."""
+    status = 404 if isinstance(error, NotARunError) else 400 if isinstance(error, UsageError) else 409
+    return PlainTextResponse(clean(str(error)) + "\n", status)
+
+
+async def _decline(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    return PlainTextResponse(
+        {404: "There is nothing here.", 405: "Not in this way."}.get(status, "No.") + "\n", status, headers
+    )

@@ -1,0 +1,123 @@
+"""The tree of layers with a mark on each that is not well: dead, saturated, no gradient, updates out of band."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from torchdoctor.plots.activations import FLAT_ENDS, MANY_DEAD
+from torchdoctor.plots.layer import late_level, module_of
+from torchdoctor.plots.layers import HEALTHY_UPDATES
+from torchdoctor.report.text import clean, share
+from torchdoctor.run import Run, Trace
+from torchdoctor.signals import ACTIVATION, GRADIENT, GRADIENT_L2, UPDATE_RATIO
+
+MOST_LAYERS = 5000
+MOST_PARTS = 40
+"""Names deeper than this are cut: no model nests so far, a hostile run may."""
+OPEN_LAYERS = 60
+"""Of trees up to this size every part is open from the start."""
+
+
+@dataclass
+class Layer:
+    path: str
+    name: str
+    kind: str = ""
+    marks: list[tuple[str, str]] = field(default_factory=list)
+    """(severity, what is wrong)"""
+    parts: dict[str, Layer] = field(default_factory=dict)
+    measured: bool = False
+    """something of its own can be shown"""
+    ill: int = 0
+    """layers inside it that are marked as worse than unusual"""
+    opened: bool = False
+
+
+def grow_tree(run: Run) -> Layer:
+    """The root; parts stand in the order of the forward pass."""
+    marks = find_marks(run)
+    root = Layer("", "the model")
+    known = list(dict.fromkeys([*_parameter_layers(run), *_output_layers(run)]))[:MOST_LAYERS]
+    kinds = {f.module: f.module_type for f in run.parameters.values()} | {m.name: m.type for m in run.modules.values()}
+    for path in known:
+        layer = _reach(root, path)
+        layer.measured = True
+        layer.kind = clean(kinds.get(path, ""))
+        layer.marks = marks.get(path, [])
+    _count(root, opened=len(known) <= OPEN_LAYERS)
+    return root
+
+
+def find_marks(run: Run) -> dict[str, list[tuple[str, str]]]:
+    """By layer, the gravest first. What has no gradient is not called slow as well."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    without = {name for name, level in _late(run.matrix(GRADIENT_L2)) if level == 0}
+    broken = {name for name, level in _late(run.matrix(GRADIENT["nonfinite"])) if level > 0}
+    for names, said in ((without, "no gradient"), (broken, "gradient not finite")):
+        for layer, own in _by_layer(run, names).items():
+            found.setdefault(layer, []).append(("error", f"{said}: {', '.join(own)}"))
+    for kind, limit in (("dead", MANY_DEAD), ("saturated", FLAT_ENDS)):
+        for name, level in _late(run.matrix(ACTIVATION[kind])):
+            if level > limit:
+                found.setdefault(name, []).append(("warning", f"{share(level)} {kind}"))
+    low, high = HEALTHY_UPDATES
+    for name, level in _late(run.matrix(UPDATE_RATIO)):
+        known = run.parameters.get(name)
+        flat = known is not None and len(known.shape) < 2  # biases begin at zero: their first steps are large for them
+        if name in without or flat or low <= level <= high:
+            continue
+        said = f"{'large' if level > high else 'small'} updates: {share(level)} a step"
+        found.setdefault(module_of(run, name), []).append(("info", said))
+    return found
+
+
+def _by_layer(run: Run, parameters: set[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in sorted(parameters, reverse=True):  # weight before bias
+        found.setdefault(module_of(run, name), []).append(_end(name))
+    return found
+
+
+def _late(trace: Trace) -> Iterator[tuple[str, float]]:
+    if not len(trace):
+        return
+    late = trace.values[-max(1, len(trace) // 4) :]
+    for at in np.flatnonzero(np.isfinite(late).any(axis=0)):
+        name = trace.columns[int(at)]
+        yield name, late_level(Trace.raw(range(len(late)), late[:, at]))
+
+
+def _parameter_layers(run: Run) -> list[str]:
+    names = run.parameters or run.matrix(GRADIENT_L2).columns
+    return [module_of(run, name) for name in names]
+
+
+def _output_layers(run: Run) -> list[str]:
+    trace = run.matrix(ACTIVATION["std"])
+    held = set(trace.columns)
+    return [name for name in run.modules if name in held] or list(trace.columns)
+
+
+def _reach(root: Layer, path: str) -> Layer:
+    layer, names = root, path.split(".", MOST_PARTS) if path else []
+    for depth, name in enumerate(names):
+        if name not in layer.parts:
+            layer.parts[name] = Layer(".".join(names[: depth + 1]), clean(name) or "?")
+        layer = layer.parts[name]
+    return layer
+
+
+def _count(layer: Layer, opened: bool) -> int:
+    if all(name.isdecimal() for name in layer.parts):  # parameters and outputs are numbered apart
+        layer.parts = dict(sorted(layer.parts.items(), key=lambda item: int(item[0])))
+    inside = sum(_count(part, opened) for part in layer.parts.values())
+    layer.ill = inside
+    layer.opened = opened or bool(inside)
+    return inside + any(severity != "info" for severity, _ in layer.marks)
+
+
+def _end(parameter: str) -> str:
+    return clean(parameter.rpartition(".")[2])

@@ -1,0 +1,56 @@
+"""The list of runs: a line each, filled in as they are examined."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from torchdoctor.report.text import clean
+from torchdoctor.store.info import RUNNING
+from torchdoctor.store.listing import RunEntry
+from torchdoctor.ui.library import Library, key_of
+from torchdoctor.ui.templates import render
+
+
+@dataclass(frozen=True)
+class Overview:
+    html: str
+    count: int
+    pending: bool
+    """some are being examined, or still train"""
+
+    @property
+    def stamp(self) -> str:
+        return hashlib.blake2b(self.html.encode(), digest_size=9).hexdigest()
+
+
+def survey(library: Library) -> Overview:
+    rows, pending = [], False
+    for entry in library.entries():
+        row, due = _row(entry, library)
+        rows.append(row)
+        pending = pending or due or row["running"]
+    return Overview(render("rows.html.j2", rows=rows), len(rows), pending)
+
+
+def _row(entry: RunEntry, library: Library) -> tuple[dict[str, Any], bool]:
+    made, due = library.glance(entry)
+    seen = made.value if made else None
+    begun = time.localtime(entry.started) if entry.started else None
+    row = {
+        "name": key_of(entry.name),
+        "shown": clean(entry.name) or "(a name of signs that are not shown)",
+        "severity": seen.severity if seen else "waiting",
+        "badge": seen.badge if seen else "not readable" if made else "being examined",
+        "title": seen.title if seen else clean(made.why) if made else "",
+        "spark": seen.spark if seen else (),
+        "last_loss": seen.last_loss if seen else "",
+        "steps": f"{max(entry.steps, seen.steps if seen else 0):,}",
+        "status": clean(entry.status),
+        "running": entry.status == RUNNING,
+        "started": time.strftime("%Y-%m-%d %H:%M", begun) if begun else "",
+        "started_iso": time.strftime("%Y-%m-%dT%H:%M:%S%z", begun) if begun else "",
+    }
+    return row, due

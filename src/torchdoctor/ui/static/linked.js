@@ -1,0 +1,146 @@
+"use strict";
+/* Charts over steps belong together: one cursor, one zoom, and keys for both.
+
+   linked(zoomed) gives {draw, redraw, forget, range}; `zoomed` is called when the visible steps have changed. */
+const linked = (zoomed) => {
+  const drawn = new Map(); /* place -> chart */
+  const spoken = document.getElementById("spoken");
+  /* Plotly comes last, for it is large: what is asked for comes meanwhile. */
+  const ready = document.readyState === "complete" || window.Plotly ? Promise.resolve()
+    : new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
+  let range = null; /* [first, last] of the visible steps; null: all */
+  let cursor = null;
+  let settling = false;
+
+  const overSteps = (chart) => chart?.layout?.xaxis?.title?.text === "step";
+
+  function layoutOf(place, chart) {
+    const layout = charting.dressed(chart, place.clientWidth);
+    layout.uirevision = "kept"; /* what was switched off in a legend stays off */
+    if (overSteps(chart)) {
+      layout.xaxis = { ...layout.xaxis, ...(range ? { range: [...range], autorange: false } : { autorange: true }) };
+      layout.xaxis.uirevision = String(range);
+    }
+    return layout;
+  }
+
+  async function draw(place, chart) {
+    drawn.set(place, chart);
+    place.dataset.drawn = "1";
+    await ready;
+    if (drawn.get(place) !== chart) return; /* a newer one came meanwhile, or none is wanted */
+    place.querySelector(":scope > .preview")?.remove();
+    place.setAttribute("aria-label", chart.title);
+    place.classList.toggle("tall", Boolean(chart.tall));
+    await Plotly.react(place, chart.data, layoutOf(place, chart), charting.config);
+    listen(place);
+    showCursor(place);
+  }
+
+  function listen(place) {
+    if (!overSteps(drawn.get(place)) || place.querySelector(":scope > .cursor")) return;
+    const line = document.createElement("div");
+    line.className = "cursor";
+    place.append(line);
+    place.tabIndex = 0;
+    place.setAttribute("role", "application");
+    place.setAttribute("aria-roledescription", "chart over steps; arrow keys move the cursor, plus and minus zoom, 0 shows all");
+    place.on("plotly_hover", (event) => moveCursor(event.xvals?.[0] ?? event.points[0].x));
+    place.on("plotly_unhover", () => moveCursor(null));
+    place.on("plotly_relayout", (change) => {
+      if (settling) return;
+      if (change["xaxis.autorange"]) zoom(null);
+      else if ("xaxis.range[0]" in change) zoom([change["xaxis.range[0]"], change["xaxis.range[1]"]].map(Number));
+      else if (Array.isArray(change["xaxis.range"])) zoom(change["xaxis.range"].map(Number));
+    });
+    place.addEventListener("keydown", (event) => press(event, place));
+  }
+
+  function moveCursor(step) {
+    cursor = step;
+    for (const place of drawn.keys()) showCursor(place);
+  }
+
+  function showCursor(place) {
+    const line = place.querySelector(":scope > .cursor");
+    const axis = place._fullLayout?.xaxis;
+    if (!line || !axis) return;
+    const at = cursor === null ? -1 : axis.d2p(cursor);
+    const inside = at >= 0 && at <= axis._length;
+    line.style.display = inside ? "block" : "none";
+    if (!inside) return;
+    const { t, h } = place._fullLayout._size;
+    line.style.transform = `translateX(${axis._offset + at}px)`;
+    line.style.top = `${t}px`;
+    line.style.height = `${h}px`;
+  }
+
+  function zoom(wanted) {
+    if (wanted && !wanted.every(Number.isFinite)) return;
+    range = wanted;
+    settling = true;
+    const waits = [];
+    for (const [place, chart] of drawn) {
+      if (!overSteps(chart)) continue;
+      waits.push(Plotly.relayout(place, range ? { "xaxis.range": [...range] } : { "xaxis.autorange": true }));
+    }
+    Promise.allSettled(waits).then(() => {
+      settling = false;
+      for (const place of drawn.keys()) showCursor(place);
+    });
+    zoomed(range);
+  }
+
+  function press(event, place) {
+    const axis = place._fullLayout?.xaxis;
+    if (!axis || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [low, high] = range ?? axis.range.map(Number);
+    const width = high - low;
+    const moves = { ArrowLeft: -0.01, ArrowRight: 0.01, PageUp: -0.1, PageDown: 0.1 };
+    if (event.key in moves) {
+      const from = cursor ?? low + width / 2;
+      moveCursor(Math.round(Math.min(high, Math.max(low, from + Math.sign(moves[event.key]) * Math.max(1, Math.abs(moves[event.key]) * width)))));
+      say(place);
+    } else if (event.key === "Home" || event.key === "End") {
+      moveCursor(Math.round(event.key === "Home" ? Math.max(0, low) : high));
+      say(place);
+    } else if (event.key === "+" || event.key === "-") {
+      const middle = cursor ?? low + width / 2;
+      const half = (width / 2) * (event.key === "+" ? 0.5 : 2);
+      zoom([middle - half, middle + half]);
+    } else if (event.key === "0" || event.key === "Escape") {
+      zoom(null);
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  /* The values nearest to the cursor, for those who hear the page. */
+  function say(place) {
+    if (!spoken || cursor === null) return;
+    const told = [];
+    for (const trace of place._fullData ?? []) {
+      if (!trace.x?.length || trace.type !== "scatter" || trace.showlegend === false) continue;
+      let best = 0;
+      for (let i = 1; i < trace.x.length; i += 1) {
+        if (Math.abs(trace.x[i] - cursor) < Math.abs(trace.x[best] - cursor)) best = i;
+      }
+      if (Number.isFinite(trace.y[best])) told.push(`${trace.name} ${Number(trace.y[best]).toPrecision(3)}`);
+    }
+    spoken.textContent = `step ${cursor}: ${told.slice(0, 8).join(", ")}`;
+  }
+
+  function forget(place) {
+    if (!drawn.delete(place)) return;
+    delete place.dataset.drawn;
+    window.Plotly?.purge(place);
+  }
+
+  return {
+    draw, forget, overSteps,
+    redraw: () => drawn.forEach((chart, place) => draw(place, chart)),
+    get range() { return range; },
+    get drawn() { return drawn; },
+  };
+};
