@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -21,16 +21,23 @@ from torch.optim import Optimizer
 from torchdoctor import engine, signals
 from torchdoctor.attach import session as sessions
 from torchdoctor.attach.options import EXCEPTION, RUNS_FOLDER, Options, is_disabled
+from torchdoctor.attach.showing import Showing, find_display
 from torchdoctor.errors import StopTraining, TrainingHalted, UnknownNameError, UsageError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.rules import catalogue
 from torchdoctor.run import Run
 from torchdoctor.settings import discover
 
+if TYPE_CHECKING:
+    from torchdoctor.plots.notebook import View
+
 log = logging.getLogger("torchdoctor")
 
 VALIDATION_NAMES = ("val_loss", "valid_loss", "validation_loss", "eval_loss")
 """Names under which people log a validation loss; it is used where none was seen in the loop."""
+
+SHOWING_SHARE = 0.5
+"""Of the overhead budget, for drawing in a notebook: measuring seldom uses all of it."""
 
 
 def watch(
@@ -117,6 +124,7 @@ class Doctor:
         self._quiet = quiet
         self._owns = owns
         self._verdict: Verdict | None = None
+        self._showing: Showing | None = None
 
     @property
     def directory(self) -> Path | None:
@@ -203,6 +211,8 @@ class Doctor:
         except Exception:
             log.exception("torchdoctor: the run could not be closed; `torchdoctor diagnose %s`", session.directory)
             return None
+        if self._showing is not None:
+            self._showing.end()
         if self._verdict is None:
             if not self._quiet:
                 print("torchdoctor: nothing was trained while it watched", file=sys.stderr)
@@ -238,15 +248,48 @@ class Doctor:
             return self._owns
         return False
 
-    def _repr_html_(self) -> str:
-        """In a notebook: the verdict so far."""
-        from html import escape
+    def show(self, interval: float = 2.0) -> None:
+        """In a notebook: show the run under this cell, and keep it up to date while it trains.
 
-        verdict = self.verdict()
-        if not verdict.findings:
-            return "<p><b>torchdoctor</b>: nothing found so far</p>"
-        rows = "".join(
-            f"<li><b>{escape(f.severity.value)}</b> {escape(f.title)}<br>{escape(f.summary)}</li>"
-            for f in verdict.findings
-        )
-        return f"<p><b>torchdoctor</b></p><ul>{rows}</ul>"
+        interval    seconds from one drawing to the next, at least; drawing keeps to the share of time that `overhead`
+                    leaves, so a large model is drawn less often
+        """
+        if not interval > 0:
+            raise UsageError(f"show(interval=...) takes seconds above 0, not {interval}")
+        display, session = find_display(), self._session
+        if display is None:
+            where = self.directory or "RUN"
+            print(f"torchdoctor: show() draws in notebooks; in a terminal: torchdoctor top {where}", file=sys.stderr)
+        elif session is None or session.finished:
+            display(self._view().bundle(), raw=True)
+        else:
+            if self._showing is not None:
+                self._showing.end()
+            if session.live is not None:
+                session.live.listeners.append(_nothing)  # so that it examines while it trains
+            self._showing = Showing(
+                display,
+                lambda: self._view().bundle(),
+                lambda: not session.finished,
+                share=SHOWING_SHARE * session.governor.budget,
+                interval=interval,
+            )
+
+    def _view(self) -> View:
+        """What is known by now; while it trains the findings that were told so far, which cost nothing more."""
+        from torchdoctor.plots.notebook import view
+
+        session = self._session
+        live = session.live if session is not None and not session.finished else None
+        findings = list(live.told.values()) if live is not None else list(self.verdict().findings)
+        return view(self.run(), sorted(findings, key=lambda f: f.severity.rank) if live is not None else findings)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the verdict so far, and the main figures."""
+        from torchdoctor.plots.notebook import view
+
+        return view(self.run(), self.verdict().findings).html
+
+
+def _nothing(_finding: Finding) -> None:
+    """For a listener that reads what was told by itself."""

@@ -16,6 +16,7 @@ from torchdoctor.plots.chart import Chart
 from torchdoctor.plots.costs import draw_memory, draw_time
 from torchdoctor.plots.layers import draw_gradient_flow, draw_gradient_lines, draw_update_ratio
 from torchdoctor.plots.losses import draw_loss
+from torchdoctor.plots.notebook import View, view
 from torchdoctor.plots.outcomes import draw_calibration, draw_classes, draw_confusion, draw_worst
 from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
 from torchdoctor.run import Run
@@ -50,6 +51,16 @@ def charts(run: Run, findings: Sequence[Finding] = ()) -> list[Chart]:
     return [chart for chart in drawn if chart is not None]
 
 
+def show(run: Run | str | PathLike[str], findings: Sequence[Finding] | None = None) -> View:
+    """A run in a notebook's cell: what is found in it (by examining it, unless given) and its main figures."""
+    opened = _opened(run)
+    if findings is None:
+        from torchdoctor.engine import examine
+
+        findings = examine(opened).findings
+    return view(opened, findings)
+
+
 def __getattr__(name: str) -> Callable[..., Figure]:
     if name not in DRAWN:
         raise AttributeError(f"module 'torchdoctor.plots' has no attribute {name!r}; there are {', '.join(DRAWN)}")
@@ -66,7 +77,7 @@ def __getattr__(name: str) -> Callable[..., Figure]:
 
 
 def __dir__() -> list[str]:
-    return sorted([*DRAWN, "charts"])
+    return sorted([*DRAWN, "charts", "show"])
 
 
 def _opened(run: Any) -> Run:
