@@ -215,3 +215,12 @@ def test_a_model_that_gives_its_loss_as_well() -> None:
     program.more = {"step_fn": lambda model, batch: model(*batch)[1]}
     outcome = program.outcome(NAME)
     assert outcome.passed, outcome.text
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_channels_first(ahead: bool) -> None:
+    torch.manual_seed(0)
+    waves = torch.randn(200, 2, 33).cumsum(-1)
+    look = nn.Conv1d(2, 2, 3, padding=1) if ahead else nn.Sequential(nn.ConstantPad1d((2, 0), 0.0), nn.Conv1d(2, 2, 3))
+    outcome = Program(look, loader(waves[:, :, :-1], waves[:, :, 1:].clone()), nn.MSELoss()).outcome(NAME)
+    assert outcome.passed is (not ahead), outcome.text

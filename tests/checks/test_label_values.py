@@ -389,3 +389,12 @@ def test_rare_positives_that_are_weighed_by_hand(weighed: str) -> None:
     assert outcome.diagnosis == "class-imbalance"
     assert outcome.severity is (Severity.WARNING if weighed == "not" else Severity.INFO)
     assert ("nothing makes up for it" in outcome.text) is (weighed == "not")
+
+
+def test_targets_of_the_inputs_shape_that_hold_nan() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(160, 1, 32)
+    y = torch.randn(160, 1, 32)
+    y[::17] = float("nan")
+    outcome = Program(nn.Conv1d(1, 1, 1), loader(x, y), nn.MSELoss()).outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "nan-in-targets"

@@ -76,7 +76,7 @@ def _judge_finite(bench: Bench, looks: Looks, source: Source) -> Outcome | None:
     for step, look in enumerate(looks.train):
         for target in _held_targets(bench, look):
             seen = contaminated(target, look, step)
-            if seen is None or any(target.shape == given.shape for given in look.inputs):  # the inputs again
+            if seen is None or any(_equal(target, given) for given in look.inputs):  # the inputs again
                 continue
             handled = look.loss is not None and not look.broke
             kept = replace(seen, outcome=Effect.HANDLED if handled else Effect.BROKE)
@@ -94,6 +94,13 @@ def _judge_finite(bench: Bench, looks: Looks, source: Source) -> Outcome | None:
             count=len(bad),
         )
     return None
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """NaN where the other has NaN, too."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(((one == other.to(one.device)) | (one.isnan() & other.to(one.device).isnan())).all())
 
 
 def _held_targets(bench: Bench, look: Look) -> list[Tensor]:

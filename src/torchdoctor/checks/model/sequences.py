@@ -30,7 +30,7 @@ class Sequence:
 def sequences_in(inputs: list[Tensor], targets: list[Tensor]) -> Iterator[Sequence]:
     for number, given in enumerate(inputs):
         for target in targets:
-            for time in (1, 0):
+            for time in (1, 0, 2):
                 found = sequence_of(number, given, target, time)
                 if found is not None:
                     yield found
@@ -39,7 +39,9 @@ def sequences_in(inputs: list[Tensor], targets: list[Tensor]) -> Iterator[Sequen
 
 def sequence_of(number: int, given: Tensor, target: Tensor, time: int, ahead: int = 1) -> Sequence | None:
     """The target is this input so many steps ahead, along this dimension."""
-    if given.dim() < 2 or given.shape[time] < LEAST_LENGTH or given.dtype == torch.bool:
+    if given.dim() < 2 or given.dtype == torch.bool or (time == 2 and given.dim() != 3):  # channels first
+        return None
+    if given.shape[time] < LEAST_LENGTH:
         return None
     if given.is_floating_point() != target.is_floating_point() or (not given.is_floating_point() and given.dim() > 2):
         return None
@@ -50,7 +52,7 @@ def sequence_of(number: int, given: Tensor, target: Tensor, time: int, ahead: in
     wanted_length = next((n for n in lengths if target.numel() == rows * n * max(1, rest.numel())), None)
     if wanted_length is None:
         return None
-    laid = (rows, wanted_length, *rest) if time == 1 else (wanted_length, rows, *rest)
+    laid = [*given.shape[:time], wanted_length, *given.shape[time + 1 :]]
     wanted = target.detach().to(given.device).reshape(laid).movedim(time, 1)[:, : length - 1]
     now, later = steps[:, :-1], steps[:, 1:]
     asked = wanted >= 0 if not given.is_floating_point() else torch.ones_like(wanted, dtype=torch.bool)
@@ -71,14 +73,14 @@ def by_position(tensor: Tensor, sequence: Sequence) -> Tensor | None:
     if not shape:
         return None
     first = [rows, shape[1]] if sequence.time == 1 and len(shape) > 1 else [shape[0], rows]
-    if len(shape) >= 2 and shape[:2] == first and shape[sequence.time] in lengths:
+    if sequence.time != 2 and len(shape) >= 2 and shape[:2] == first and shape[sequence.time] in lengths:
         return tensor.movedim(sequence.time, 1).reshape(rows, shape[sequence.time], -1)
     if len(shape) == 3 and shape[0] == rows and shape[2] in lengths:
         return tensor.movedim(2, 1)
     for length in lengths:
         if len(shape) == 2 and shape[0] == rows * length:
-            laid = (rows, length, -1) if sequence.time == 1 else (length, rows, -1)
-            return tensor.reshape(laid).movedim(sequence.time, 1)
+            laid = (length, rows, -1) if sequence.time == 0 else (rows, length, -1)
+            return tensor.reshape(laid).movedim(0 if sequence.time == 0 else 1, 1)
     return None
 
 
