@@ -106,7 +106,7 @@ def _title(traces: dict[str, Trace], validation: Trace) -> str:
             parts.append(f"{name} breaks at step {broke} (NaN or Inf)")
         else:
             level = smooth(trace.values, _width(len(trace)))
-            parts.append(f"{name}: {said}, from {figure(level[0])} to {figure(level[-1])}")
+            parts.append(f"{name}: {said}, from {figure(float(finite[0]))} to {figure(level[-1])}")
     if len(validation) >= 2 and np.isfinite(validation.values).all():
         best = int(np.argmin(validation.values))
         gained = best == len(validation) - 1
