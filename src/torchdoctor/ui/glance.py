@@ -9,7 +9,7 @@ import numpy as np
 
 from torchdoctor.findings import Severity, Verdict
 from torchdoctor.report.html import HEALTHY
-from torchdoctor.report.text import clean, number, on_log_scale
+from torchdoctor.report.text import clean, count, number, on_log_scale
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
 
@@ -34,8 +34,8 @@ def take_glance(run: Run, verdict: Verdict) -> Glance:
     last = loss.last().values
     return Glance(
         worst.severity.value if worst else HEALTHY,
-        clean(worst.name) if worst else "no fault found",
-        clean(worst.title) if worst else f"{len(verdict.examined)} diagnoses were examined",
+        clean(worst.name) if worst else "no fault found" if run.finished else "no fault so far",
+        clean(worst.title) if worst else f"{count(len(verdict.examined), 'diagnosis', 'diagnoses')} examined",
         run.steps,
         number(float(last[-1])) if len(last) else "",
         draw_spark(loss),

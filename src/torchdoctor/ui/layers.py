@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from torchdoctor.facts import ParameterFact
 from torchdoctor.plots.activations import FLAT_ENDS, MANY_DEAD
 from torchdoctor.plots.layer import late_level, module_of
 from torchdoctor.plots.layers import HEALTHY_UPDATES
@@ -91,8 +92,9 @@ def _late(trace: Trace) -> Iterator[tuple[str, float]]:
 
 
 def _parameter_layers(run: Run) -> list[str]:
-    names = run.parameters or run.matrix(GRADIENT_L2).columns
-    return [module_of(run, name) for name in names]
+    described = {fact.name for fact in run.facts(ParameterFact)}  # those that were renamed, too
+    others = [name for name in run.matrix(GRADIENT_L2).columns if name not in described]
+    return [module_of(run, name) for name in [*run.parameters, *others]]
 
 
 def _output_layers(run: Run) -> list[str]:

@@ -19,6 +19,7 @@ from torchdoctor.errors import NotARunError, TorchdoctorError
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings
 from torchdoctor.shelf import RECORD, is_run, newest_first
+from torchdoctor.store.info import RUNNING
 from torchdoctor.store.journal import JOURNAL
 from torchdoctor.store.listing import RunEntry
 from torchdoctor.store.reader import open_run
@@ -148,9 +149,10 @@ class Library:
         return made.value if made is not None and made.value is not None and not newer else self._tell(name)
 
     def glance(self, entry: RunEntry) -> tuple[Made[Glance] | None, bool]:
-        """By the time at which the record was written: a training renews it every few seconds."""
+        """By the time at which the record was written; while it trains, by all its files: the record lags behind."""
         try:
-            stamp = str((entry.path / RECORD).stat().st_mtime_ns)
+            running = entry.status == RUNNING
+            stamp = stamp_of(entry.path) if running else str((entry.path / RECORD).stat().st_mtime_ns)
         except OSError:
             stamp = ""
         return self._glances.get(key_of(entry.name), stamp + entry.status)
