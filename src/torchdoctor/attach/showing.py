@@ -59,9 +59,8 @@ class Showing:
         self._draw, self._trains = draw, trains
         self._share, self._interval = max(share, LEAST_SHARE), interval
         self._ended = threading.Event()
-        begun = time.thread_time()
         self._handle = display(draw(), raw=True, display_id=True)
-        self._pause = self._rest_after(begun)
+        self._pause = interval  # the first drawing is the cell's own time, and most of it is importing
         self._thread = threading.Thread(target=self._follow, name="torchdoctor-show", daemon=True)
         if self._handle is not None:
             self._thread.start()
