@@ -12,6 +12,7 @@ from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, band, between, line, mark_findings, shorten
 from torchdoctor.plots.palette import CYCLE, GREY, HEAT
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import GRADIENT_L2, UPDATE_RATIO, Signal
 
@@ -19,9 +20,6 @@ COLUMNS = 240
 """Of a heat map: as many as a page has room for."""
 LINES = 6
 """Layers that are drawn one by one: the first, the last, and those between at equal distances."""
-HEALTHY_UPDATES = (1e-4, 1e-2)
-"""Change of a step over the weight's norm; a decade around the rule of thumb of 1e-3 (Karpathy, "A Recipe for Training
-Neural Networks", 2019)."""
 EVEN = 30.0
 """Largest over smallest norm of layers that a person would call even."""
 
