@@ -173,8 +173,8 @@ def test_a_hidden_page_asks_for_nothing_and_one_request_runs_at_a_time(look: Any
             most[0] = max(most[0], len(under_way))
 
     opened.page.on("request", begin)
-    opened.page.on("requestfinished", under_way.discard)
-    opened.page.on("requestfailed", under_way.discard)
+    opened.page.on("requestfinished", lambda request: under_way.discard(request))
+    opened.page.on("requestfailed", lambda request: under_way.discard(request))
     opened.page.wait_for_timeout(4000)
     assert 0 < most[0] <= 2  # one that ends and one that begins may be told in either order
     hide = "hidden => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });"
