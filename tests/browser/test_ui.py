@@ -61,7 +61,8 @@ def serving(folder: Path) -> Iterator[Served]:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("ui") / "runs"
     parameters = [ParameterFact(f"fc{i}.weight", [4, 4], "f", "cpu", f"fc{i}", "Linear", i) for i in (1, 2)]
-    record(folder / "sick", cleared=0.0, facts=(ModuleFact("act", "ReLU", "relu"), *parameters[:1]))
+    facts = (ModuleFact("act", "ReLU", "relu"), *parameters[:1])
+    record(folder / "sick", cleared=0.0, facts=facts, argv=[f"/home/{'long_name_' * 12}.py"])
     record(folder / "well")
     with serving(folder) as found:
         yield found

@@ -21,7 +21,7 @@ const charting = (() => {
     const size = width < 560 ? 13 : 15;
     const letters = Math.max(24, Math.floor(width / (size * 0.54)));
     const lines = fold(chart.title, letters);
-    layout.title = { text: lines.join("<br>"), x: 0, xanchor: "left", font: { size }, yref: "container", y: 1, yanchor: "top", pad: { t: 10 } };
+    layout.title = { text: lines.join("<br>"), x: 0, xanchor: "left", font: { size }, yref: "container", y: 1, yanchor: "top", pad: { t: 10 + Math.ceil(0.65 * size) * (lines.length - 1) } }; /* Plotly centres several lines where one would stand */
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { color: ink, family: "system-ui, sans-serif", size: 12 };
     layout.margin = { l: 60, r: 20, t: 24 + Math.ceil(1.3 * size) * lines.length, b: 44 };
