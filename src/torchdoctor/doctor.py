@@ -270,10 +270,18 @@ class Doctor:
             self._showing = Showing(
                 display,
                 lambda: self._view().bundle(),
-                lambda: not session.finished,
+                self._trains,
                 share=SHOWING_SHARE * session.governor.budget,
                 interval=interval,
             )
+
+    def _trains(self) -> bool:
+        """Until its record is closed, which takes a moment after the last step."""
+        session = self._session
+        if session is None or not session.finished:
+            return session is not None
+        run = self.run()
+        return run is not None and not run.finished
 
     def _view(self) -> View:
         """What is known by now; while it trains the findings that were told so far, which cost nothing more."""

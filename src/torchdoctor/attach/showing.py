@@ -58,7 +58,7 @@ class Showing:
     ) -> None:
         self._draw, self._trains = draw, trains
         self._share, self._interval = max(share, LEAST_SHARE), interval
-        self._ended = threading.Event()
+        self._ended, self._lock = threading.Event(), threading.Lock()
         self._handle = display(draw(), raw=True, display_id=True)
         self._pause = interval  # the first drawing is the cell's own time, and most of it is importing
         self._thread = threading.Thread(target=self._follow, name="torchdoctor-show", daemon=True)
@@ -66,13 +66,11 @@ class Showing:
             self._thread.start()
 
     def end(self) -> None:
-        """The last drawing, with how it ended."""
-        if self._ended.is_set():
-            return
+        """The last drawing, with how it ended; whatever is being drawn meanwhile does not come after it."""
         self._ended.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout=5.0)
-        self._update()
+        self._update(last=True)
 
     def _follow(self) -> None:
         failures = 0
@@ -86,10 +84,12 @@ class Showing:
                 return
             self._pause = self._rest_after(begun)
 
-    def _update(self) -> bool:
+    def _update(self, last: bool = False) -> bool:
         try:
-            if self._handle is not None:
-                self._handle.update(self._draw(), raw=True)
+            drawn = self._draw()
+            with self._lock:
+                if self._handle is not None and (last or not self._ended.is_set()):
+                    self._handle.update(drawn, raw=True)
         except Exception:
             log.debug("torchdoctor: the notebook could not be updated", exc_info=True)
             return False
