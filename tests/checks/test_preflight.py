@@ -198,6 +198,7 @@ def test_a_compiled_model_is_checked_as_it_is_written() -> None:
     """Dynamo would trace the hooks of the checks, and take half a minute for it."""
     program = HEALTHY["mlp"]()
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # of all tests before this one
     compiled = torch.compile(program.model)
     made = check(compiled, program.train, program.loss_fn, optimizer=program.optimizer, quick=True, progress=False)
     assert not torch._dynamo.utils.counters["frames"]
