@@ -51,3 +51,12 @@ def test_what_rebuilds_its_input_and_single_columns_are_left_alone() -> None:
     x = torch.randn(160, 1)
     assert Program(nn.Linear(1, 1), loader(x, 2 * x), nn.MSELoss()).outcome(NAME).passed is None
     assert HEALTHY["autoencoder"]().outcome(NAME).passed is None
+
+
+def test_a_rare_label_that_a_sparse_column_meets_by_chance() -> None:
+    torch.manual_seed(0)
+    x = (torch.rand(160, 400) < 0.01).float()
+    y = torch.zeros(160, 1)
+    y[7] = 1.0
+    x[:, 5] = 3 * y[:, 0]  # one word that one text has, and that text has the label
+    assert Program(nn.Linear(400, 1), loader(x, y, shuffle=False), nn.BCEWithLogitsLoss()).outcome(NAME).passed is None

@@ -20,7 +20,9 @@ CHECK = Check(
     diagnoses=("label-leakage",),
 )
 LEAST = 24
-"""Samples: of so few, a column agrees with the target by chance hardly ever, however many columns there are."""
+"""Samples with their targets."""
+IMPROBABLE = 20.0
+"""Bits: a column in a random order would match the target once in a million times, all columns together."""
 SAME = 1e-5
 """Of the spread: what is left of the target beside a multiple of the column, in single precision."""
 MOST_COLUMNS = 100_000
@@ -33,6 +35,8 @@ def perform(bench: Bench) -> Outcome:
     columns, target = found
     if len(target) < LEAST or float(target.std()) == 0:
         return skipped(f"{len(target)} samples with their targets are too few to tell")
+    if _bits(target) < math.log2(columns.shape[1]) + IMPROBABLE:
+        return skipped("its values are so few or so rare that some column would agree with the target by chance")
     left = _left(columns, target)
     at = int(left.argmin())
     if float(left[at]) > SAME:
@@ -70,6 +74,13 @@ def _pairs(bench: Bench) -> tuple[Tensor, Tensor] | None:
     if not rows or len({r.shape[1] for r in rows}) != 1:
         return None
     return torch.cat(rows), torch.cat(targets)
+
+
+def _bits(target: Tensor) -> float:
+    """Of the number of orders that these values can stand in: one rare label among zeros can stand in few."""
+    counts = torch.unique(target, return_counts=True)[1].double()
+    orders = math.lgamma(len(target) + 1) - float(torch.lgamma(counts + 1).sum())
+    return orders / math.log(2)
 
 
 def _left(columns: Tensor, target: Tensor) -> Tensor:
