@@ -8,6 +8,7 @@
     │   ├── NotARunError        there is no run at that path
     │   ├── NewerRunError       written by a newer torchdoctor
     │   └── CaptureError        a capture in it cannot be read or written
+    ├── LabError                the lab could not compute what was chosen
     └── StopTraining            the user asked to stop on a finding or a NaN, and it came
 
 An error says what failed, what was seen, and what to do next. None of them is ever raised into a
@@ -47,6 +48,10 @@ class NewerRunError(RunError):
 
 class CaptureError(RunError):
     """A capture cannot be read or written."""
+
+
+class LabError(TorchdoctorError):
+    """The lab could not compute what was chosen."""
 
 
 class StopTraining(TorchdoctorError):  # noqa: N818 - reads as the command it is

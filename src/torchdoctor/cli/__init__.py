@@ -31,6 +31,7 @@ COMMANDS = {
     "diagnose": "A verdict on a run that was recorded before.",
     "report": "A run as one page to keep, mail or print.",
     "ui": "A live page over a folder of runs.",
+    "lab": "Learn to read a training's signals by causing them.",
     "note": "Keep a journal with a run.",
     "replay": "Run a captured step again, every operation checked.",
     "explain": "What a diagnosis means, and how to fix it.",

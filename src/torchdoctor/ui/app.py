@@ -18,12 +18,14 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from torchdoctor.errors import NotARunError, TorchdoctorError, UsageError
+from torchdoctor.lab.asking import Worker
 from torchdoctor.report.text import clean
 from torchdoctor.rules import catalogue
 from torchdoctor.store.journal import LONGEST, add_note
 from torchdoctor.ui.comparison import compare_page
 from torchdoctor.ui.drawing import Window
 from torchdoctor.ui.guard import Access, Guard
+from torchdoctor.ui.lab import LabPages
 from torchdoctor.ui.library import Library
 from torchdoctor.ui.overview import survey
 from torchdoctor.ui.state import Wanted, current_stamp, describe_state, run_page
@@ -38,7 +40,7 @@ FOR_GOOD = "private, max-age=31536000, immutable"
 
 def build_app(library: Library, access: Access) -> Guard:
     """The whole application; nothing in it can be reached but through the guard."""
-    pages = Pages(library, access)
+    pages, worker = Pages(library, access), Worker()
     routes = [
         Route("/", pages.overview),
         Route("/api/runs", pages.rows),
@@ -48,6 +50,7 @@ def build_app(library: Library, access: Access) -> Guard:
         Route("/api/run/{name}/chart/{chart}", pages.chart),
         Route("/compare", pages.compare),
         Route("/static/{version}/{name}", pages.static),
+        *LabPages(worker).routes(),
     ]
 
     @contextlib.asynccontextmanager
@@ -55,6 +58,7 @@ def build_app(library: Library, access: Access) -> Guard:
         library.warm_up(catalogue)
         yield
         library.close()
+        worker.close()
 
     handlers: Any = {TorchdoctorError: _explain, HTTPException: _decline}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)

@@ -14,7 +14,9 @@ from torchdoctor.report.template import environment as report_environment
 from torchdoctor.report.template import part, plotly_script
 
 SCRIPT, STYLE = "text/javascript", "text/css"
-OURS = {"ui.css": STYLE, "list.js": SCRIPT, "run.js": SCRIPT, "linked.js": SCRIPT, "compare.js": SCRIPT}
+OURS = {"ui.css": STYLE, "lab.css": STYLE} | dict.fromkeys(
+    ("list.js", "run.js", "linked.js", "compare.js", "lab.js"), SCRIPT
+)
 SHARED = {"page.css": STYLE, "charts.js": SCRIPT}
 """What the report has, too."""
 PLOTLY = "plotly.js"
@@ -62,9 +64,14 @@ def environment() -> Any:
     return found
 
 
+def render_macro(template: str, macro: str, *values: Any) -> str:
+    """One part of a page, for an answer that renews it."""
+    return str(getattr(environment().get_template(template).module, macro)(*values))
+
+
 def render_part(macro: str, *values: Any) -> str:
     """One macro of the parts that make up a run's page."""
-    return str(getattr(environment().get_template("run-parts.html.j2").module, macro)(*values))
+    return render_macro("run-parts.html.j2", macro, *values)
 
 
 def _template(name: str) -> str:

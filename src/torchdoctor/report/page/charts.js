@@ -24,8 +24,18 @@ const charting = (() => {
     layout.title = { text: lines.join("<br>"), x: 0, xanchor: "left", font: { size }, yref: "container", y: 1, yanchor: "top", pad: { t: 10 + Math.ceil(0.65 * size) * (lines.length - 1) } }; /* Plotly centres several lines where one would stand */
     layout.paper_bgcolor = layout.plot_bgcolor = "rgba(0,0,0,0)";
     layout.font = { color: ink, family: "system-ui, sans-serif", size: 12 };
-    layout.margin = { l: 60, r: 20, t: 24 + Math.ceil(1.3 * size) * lines.length, b: 44 };
+    const rows = legendRows(chart, width);
+    layout.legend = { ...layout.legend, x: 0, y: 0, yref: "container", yanchor: "bottom" };
+    layout.margin = { l: 60, r: 20, t: 24 + Math.ceil(1.3 * size) * lines.length, b: 48 + 20 * rows };
     return layout;
+  }
+
+  /* Room for the legend below the axis' title: Plotly would put one over the other. */
+  function legendRows(chart, width) {
+    const named = chart.data.filter((trace) => trace.name && trace.showlegend !== false && trace.type !== "heatmap");
+    if (named.length < 2) return 0;
+    const longest = Math.max(...named.map((trace) => trace.name.length));
+    return Math.ceil(named.length / Math.max(1, Math.floor((width - 80) / (50 + 6.5 * longest))));
   }
 
   function fold(text, letters) {

@@ -1,0 +1,8 @@
+"""The lab: small experiments that are computed for real for whatever is chosen, to learn to read a training's signals.
+
+station.py     what a station is made of: controls, presets, what is shown
+stations/      one file a station: its words, its controls, its figures. Never imports torch
+computing/     one file a station: what it computes, with torch
+worker.py      the process that computes
+asking.py      asks that process
+"""

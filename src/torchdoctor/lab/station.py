@@ -1,0 +1,117 @@
+"""What a station of the lab is made of: controls, presets worth seeing, and what is shown of a result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchdoctor.errors import UsageError
+from torchdoctor.plots.chart import Chart
+
+Value = str | int | float | bool
+Choices = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One of several words."""
+
+    name: str
+    label: str
+    options: Mapping[str, str]
+    """value -> what is shown"""
+    default: str
+    help: str = ""
+
+    def read(self, text: str) -> str:
+        if text not in self.options:
+            raise UsageError(f"{self.name} is one of {', '.join(self.options)}")
+        return text
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A whole number, or one of a logarithmic scale where `log`: then `low` and `high` are powers of ten."""
+
+    name: str
+    label: str
+    low: float
+    high: float
+    default: float
+    step: float = 1
+    log: bool = False
+    help: str = ""
+
+    def read(self, text: str) -> int | float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not self.low <= value <= self.high:
+            raise UsageError(f"{self.name} lies between {self.low:g} and {self.high:g}")
+        return value if self.log or self.step % 1 else round(value)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """On or off."""
+
+    name: str
+    label: str
+    default: bool = False
+    help: str = ""
+
+    def read(self, text: str) -> bool:
+        if text not in ("0", "1"):
+            raise UsageError(f"{self.name} is 0 or 1")
+        return text == "1"
+
+
+Control = Pick | Scale | Switch
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Choices that show something worth knowing; what they leave out is as at the beginning."""
+
+    label: str
+    choices: Choices
+    text: str = ""
+    """what to look for"""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What came out, for a person: one sentence, why, what to do about it, and the figures."""
+
+    severity: str
+    """healthy, info, warning or error: as of a finding"""
+    title: str
+    text: str = ""
+    advice: str = ""
+    diagnosis: str = ""
+    """the name that torchdoctor would give it, for explain"""
+    figures: Sequence[tuple[str, str]] = ()
+    """names and values of single numbers"""
+    charts: Sequence[Chart] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Station:
+    name: str
+    title: str
+    text: str
+    """what can be learned here, in a sentence or two"""
+    controls: Sequence[Control]
+    presets: Sequence[Preset]
+    draw: Callable[[Choices, Mapping[str, Any]], Shown]
+    """from the choices and what was computed"""
+
+    def defaults(self) -> dict[str, Value]:
+        return {control.name: control.default for control in self.controls}
+
+    def read(self, asked: Mapping[str, str]) -> dict[str, Value]:
+        """Choices as a request brings them; what it leaves out is as at the beginning. UsageError for wrong ones."""
+        return {c.name: c.read(asked[c.name]) if c.name in asked else c.default for c in self.controls}
