@@ -20,6 +20,8 @@ CERTAIN = 3
 """Samples of a split from which on two are compared."""
 UNEVEN = 1000.0
 """Ratio of the spreads of two columns of a table from which on the smaller hardly counts without scaling."""
+TELLING = 8
+"""Numbers of a sample from which on two are not alike by chance."""
 PADDED = 0.2
 """Difference of the shares of padding of two splits."""
 
@@ -155,7 +157,7 @@ def _difference(
         return _name_difference(one, other, a, b, kind, at)
     same = _shared(first, second)
     if same:
-        return f"{same} of {len(second)} {other} samples shown are also among the {one} samples"
+        return f"{same} of {len(second)} {other} samples looked at are also among the {one} samples"
     return None
 
 
@@ -174,14 +176,14 @@ def _name_difference(one: str, other: str, a: Values, b: Values, kind: str, at: 
 def _oddity(headings: Sequence[str], samples: Sequence[Sequence[Array]], values: Sequence[Values], kind: str) -> str:
     for heading, split in zip(headings, samples, strict=True):
         if len(split) >= CERTAIN and all(np.array_equal(s, split[0]) for s in split[1:]):
-            return f"All {len(split)} {heading} samples shown are the same"
+            return f"All {len(split)} {heading} samples looked at are the same"
     first, heading = values[0], headings[0]
     still = np.flatnonzero(first.spreads == 0) if first.samples >= CERTAIN else np.zeros(0, int)
     if kind != TOKENS and len(still) and len(first.spreads) > 1:
         named = "column" if kind == TABLE else "channel"
         which = ", ".join(map(str, still[:5])) + (" ..." if len(still) > 5 else "")
         are = f"{_first(named)} {which} is" if len(still) == 1 else f"{len(still)} {named}s ({which}) are each"
-        return f"{are} one constant in all {first.samples} {heading} samples shown"
+        return f"{are} one constant in all {first.samples} {heading} samples looked at"
     moving = first.spreads[first.spreads > 0]
     if kind == TABLE and len(moving) > 1 and moving.max() > UNEVEN * moving.min():
         large, small = int(first.spreads.argmax()), int(np.where(first.spreads > 0, first.spreads, np.inf).argmin())
@@ -205,7 +207,8 @@ def _union(values: Sequence[Values]) -> str:
 
 
 def _shared(first: Sequence[Array], second: Sequence[Array]) -> int:
-    seen = {(s.shape, s.tobytes()) for s in first}
+    """Samples of both; short ones, and those of one value throughout, may be alike by chance."""
+    seen = {(s.shape, s.tobytes()) for s in first if s.size >= TELLING and s.min() < s.max()}
     return sum((s.shape, s.tobytes()) in seen for s in second)
 
 

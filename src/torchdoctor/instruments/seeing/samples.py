@@ -1,0 +1,119 @@
+"""The samples of a batch, each as an array of its own, and what is to be predicted of it in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.one_batch import samples_in, tensors_in
+from torchdoctor.instruments.subject import split
+
+BESIDE_TOKENS = ("mask", "type", "position", "length", "weight")
+"""In the names of what goes beside token ids, of the same shape."""
+FEW_LABELS = 6
+"""Labels of one sample that are named."""
+
+Array = NDArray[Any]
+Names = Sequence[str] | Mapping[int, str] | None
+Pick = Callable[[Any], Any]
+
+
+@dataclass
+class Samples:
+    """Inputs, and targets where there are any, of the same length."""
+
+    inputs: list[Array] = field(default_factory=list)
+    targets: list[Array] = field(default_factory=list)
+    type: str = ""
+    """of the inputs, as torch names it"""
+    name: str = ""
+    """of the tensor among those of a batch, where there are several"""
+
+    def add(self, batch: Any, pick: Pick | None = None) -> None:
+        given, target = read_batch(batch)
+        if pick is not None:
+            chosen = pick(batch)
+            given = dict(tensors_in(chosen)) if not isinstance(chosen, Tensor) else {"": chosen}
+        self.name, tensor = main_input(given)
+        self.type = str(tensor.dtype).removeprefix("torch.")
+        self.inputs += [as_array(row) for row in tensor]
+        if isinstance(target, Tensor) and target.dim() and len(target) == len(tensor):
+            self.targets += [as_array(row) for row in target]
+
+
+def read_batch(batch: Any) -> tuple[dict[str, Tensor], Any]:
+    """The tensors that go into the model, by name, and the target; None where it is not known."""
+    try:
+        args, kwargs, target = split(batch)
+    except UsageError:
+        return dict(tensors_in(batch)), None
+    given = dict(tensors_in(kwargs)) if kwargs else dict(tensors_in(args[0] if len(args) == 1 else args))
+    is_target = any(target is tensor for tensor in given.values())
+    return given, None if is_target else _as_target(target)
+
+
+def _as_target(target: Any) -> Any:
+    if isinstance(target, list | tuple) and target and all(isinstance(t, int | float) for t in target):
+        return torch.tensor(target)
+    return target
+
+
+def main_input(given: Mapping[str, Tensor]) -> tuple[str, Tensor]:
+    """The one that holds most numbers a sample: pixels and tokens, not what goes beside them."""
+    samples = samples_in(list(given.values()))
+    held = {k: t for k, t in given.items() if t.dim() and len(t) == samples and not t.is_complex()}
+    if not held:
+        raise UsageError(
+            f"a batch holds no tensor with a row for each sample ({', '.join(given) or 'no tensor at all'}); pick one "
+            "with pick=lambda batch: batch[...]"
+        )
+    plain = {k: t for k, t in held.items() if not any(word in k for word in BESIDE_TOKENS)} or held
+    name = max(plain, key=lambda k: (plain[k][0].numel(), plain[k].is_floating_point()))
+    return name, plain[name]
+
+
+def as_array(tensor: Tensor) -> Array:
+    tensor = tensor.detach().cpu()
+    if tensor.is_sparse or tensor.is_quantized:
+        tensor = tensor.to_dense() if tensor.is_sparse else tensor.dequantize()
+    if tensor.dtype in (torch.bfloat16, torch.bool):
+        tensor = tensor.float() if tensor.is_floating_point() else tensor.to(torch.uint8)
+    return np.array(tensor.numpy())
+
+
+def describe_target(target: Any, names: Names = None) -> str:
+    """In a few words: a class, a number, several labels; nothing for what has to be drawn."""
+    values = np.asarray(target)
+    if values.dtype.kind in "US":
+        return str(target)
+    if values.size == 1:
+        value = values.reshape(()).item()
+        return _name(int(value), names) if float(value).is_integer() and names else f"{value:.4g}"
+    if values.ndim == 1 and np.isin(values, (0, 1)).all():
+        chosen = np.flatnonzero(values)
+        more = ", ..." if len(chosen) > FEW_LABELS else ""
+        return ", ".join(_name(int(i), names) for i in chosen[:FEW_LABELS]) + more if len(chosen) else "none"
+    if values.ndim == 1 and values.size <= FEW_LABELS:
+        return ", ".join(f"{v:.3g}" for v in values.tolist())
+    return ""
+
+
+def _name(value: int, names: Names) -> str:
+    if isinstance(names, Mapping):
+        return str(names.get(value, value))
+    return str(names[value]) if names is not None and 0 <= value < len(names) else str(value)
+
+
+def spell(samples: Sequence[Array], decode: Callable[[list[int]], Any] | None) -> list[list[str]]:
+    """Token ids in words, token by token, by a tokenizer's `decode` or a function of ids."""
+    if decode is None:
+        return []
+    function = getattr(decode, "decode", decode)
+    return [[str(function([int(token)])) for token in sample.ravel()] for sample in samples]
