@@ -10,7 +10,6 @@ from torch import nn
 
 from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.evaluating.evaluation import Evaluation, evaluate
 from torchdoctor.instruments.evaluating.forms import REGRESSION
 from torchdoctor.instruments.evaluating.indices import with_indices
@@ -167,10 +166,14 @@ def _title(found: Evaluation, wrong: int | None) -> str:
     mistakes = [w for w in worst if is_wrong(w, found.task)]
     if not mistakes:
         return f"Of {found.samples} samples none is wrong; these are the {len(worst)} of the largest loss"
-    pairs = [(str(w.target), str(w.prediction)) for w in mistakes]
+    pairs = [(_value(w.target), _value(w.prediction)) for w in mistakes]
     common = max(pairs, key=pairs.count)
     if pairs.count(common) > max(1, COMMON * len(mistakes)):
         return f"{pairs.count(common)} of the {len(mistakes)} worst mistakes take {common[0]} for {common[1]}{share}"
+    said = [answer for _, answer in pairs]
+    often = max(said, key=said.count)
+    if said.count(often) > max(1, len(said) / 2):
+        return f"{said.count(often)} of the {len(mistakes)} worst mistakes are taken for {often}{share}"
     sure = [w for w in mistakes if w.confidence is not None and w.confidence >= SURE]
     if sure:
         least = min(w.confidence or 0.0 for w in sure)
