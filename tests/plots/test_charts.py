@@ -62,11 +62,12 @@ def titles(run: Run) -> dict[str, str]:
 
 def test_every_figure_is_drawn_and_plotly_takes_it() -> None:
     run = whole()
-    for name in plots.DRAWN:
+    drawn = [name for name in plots.DRAWN if not name.endswith("_distribution")]  # these are read from files
+    for name in drawn:
         for theme in ("light", "dark"):
             figure = getattr(plots, name)(run, [finding()], theme=theme)
             assert figure.layout.title.text and figure.data, name
-    assert len(plots.charts(run)) == len(plots.DRAWN)
+    assert len(plots.charts(run)) == len(drawn)
     json.dumps([chart.to_json() for chart in plots.charts(run, [finding()])], allow_nan=False)
 
 

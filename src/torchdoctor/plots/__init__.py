@@ -19,6 +19,7 @@ from torchdoctor.plots.losses import draw_loss
 from torchdoctor.plots.notebook import View, view
 from torchdoctor.plots.outcomes import draw_calibration, draw_classes, draw_confusion, draw_worst
 from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
+from torchdoctor.plots.tensor_values import draw_chosen_tensor, draw_gradients, draw_outputs, draw_weights
 from torchdoctor.run import Run
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ DRAWN: dict[str, Draw] = {
     "update_ratio": draw_update_ratio,
     "activation_health": draw_activation_health,
     "dead_units": draw_dead_units,
+    "weight_distribution": draw_weights,
+    "gradient_distribution": draw_gradients,
+    "activation_distribution": draw_outputs,
     "learning_rate": draw_learning_rate,
     "classes": draw_classes,
     "confusion": draw_confusion,
@@ -61,6 +65,14 @@ def show(run: Run | str | PathLike[str], findings: Sequence[Finding] | None = No
     return view(opened, findings)
 
 
+def distributions(
+    run: Run | str | PathLike[str], column: str | None = None, what: str = "weights", *, theme: str = "light"
+) -> Figure:
+    """How the values of one tensor are spread over the run. `what` is weights, gradients or activations; `column` the
+    parameter's name, of activations the layer's; without one it is what changed most."""
+    return draw_chosen_tensor(_opened(run), column, what).figure(theme)
+
+
 def __getattr__(name: str) -> Callable[..., Figure]:
     if name not in DRAWN:
         raise AttributeError(f"module 'torchdoctor.plots' has no attribute {name!r}; there are {', '.join(DRAWN)}")
@@ -77,7 +89,7 @@ def __getattr__(name: str) -> Callable[..., Figure]:
 
 
 def __dir__() -> list[str]:
-    return sorted([*DRAWN, "charts", "show"])
+    return sorted([*DRAWN, "charts", "distributions", "show"])
 
 
 def _opened(run: Any) -> Run:

@@ -29,6 +29,7 @@ BY_SIGNAL = (
 )
 """Beginnings of the names of signals and facts, the longer first."""
 BY_NAME = {
+    "abnormal-distribution": "weight-distribution",
     "dead-relu": "dead-units",
     "missing-zero-grad": "gradient-norm",
     "unintended-gradient-scale": "gradient-norm",

@@ -88,12 +88,13 @@ def read_histograms(path: str | os.PathLike[str], signal: str, rank: int = 0, mo
     """A signal's histograms, at most `most` evenly chosen ones of each set of columns, the last among them."""
     folder = find_run(Path(path))
     groups: dict[tuple[tuple[str, ...], int], list[tuple[np.ndarray, np.ndarray]]] = {}
-    for session in open_sessions(folder, rank):
+    sessions = open_sessions(folder, rank)
+    for session, offset in zip(sessions, _offsets(sessions), strict=True):
         for file in session.histograms:
             if file.meta["signal"] != signal:
                 continue
             group = groups.setdefault((tuple(file.meta["columns"]), file.meta["bins"]), [])
-            group += [(numbers(b.column(0)), vectors(b.column(1))) for b in file.batches((1, 2))]
+            group += [(numbers(b.column(0)) + offset, vectors(b.column(1))) for b in file.batches((1, 2))]
     found = []
     for (columns, bins), parts in ((group, parts) for group, parts in groups.items() if parts):
         steps = np.concatenate([s for s, _ in parts])

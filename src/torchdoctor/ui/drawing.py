@@ -13,11 +13,13 @@ from torchdoctor.findings import Finding
 from torchdoctor.plots import DRAWN
 from torchdoctor.plots.activations import draw_activation_health
 from torchdoctor.plots.chart import Chart
-from torchdoctor.plots.layer import DRAWN as LAYER
+from torchdoctor.plots.layer import DRAWN as LAYER_SIGNALS
+from torchdoctor.plots.tensor_values import LAYER as LAYER_VALUES
 from torchdoctor.run import Run, Trace
 
 CHARTS = {name.replace("_", "-"): draw for name, draw in DRAWN.items()} | {"activations": draw_activation_health}
 """By the names that charts give themselves."""
+LAYER = LAYER_SIGNALS | LAYER_VALUES
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@
   const visible = new Set();
   const stale = new Set(); /* drawn once, out of date since: drawn again when they come into view */
   const heard = new Set();
-  const LAYER = ["layer-gradient", "layer-update", "layer-activation"];
+  const LAYER = ["layer-gradient", "layer-update", "layer-activation", "layer-weight-distribution", "layer-gradient-distribution", "layer-activation-distribution"];
   let layer = null;
   let live = true;
   let failures = 0;
