@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchdoctor.errors import UsageError
-from torchdoctor.plots.chart import Chart
+from torchdoctor.plots.chart import Chart, pack
 
 Value = str | int | float | bool
 Choices = Mapping[str, Value]
@@ -33,7 +33,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Scale:
-    """A whole number, or one of a logarithmic scale where `log`: then `low` and `high` are powers of ten."""
+    """A number. Where `log`, what is moved and chosen is its power of ten: -2 is 0.01."""
 
     name: str
     label: str
@@ -83,6 +83,37 @@ class Preset:
 
 
 @dataclass(frozen=True)
+class Moving:
+    """One trace of a chart that changes from frame to frame."""
+
+    chart: str
+    trace: int
+    frames: Sequence[Mapping[str, Any]]
+    """for each frame what replaces the trace's own: {"z": ...}"""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Moments that the page walks through, by a slider or as a film; the last one is what the charts show at first."""
+
+    axis: str
+    """title of the axis along which a cursor moves in the charts that have it"""
+    at: Sequence[int]
+    """where on that axis each frame stands"""
+    moving: Sequence[Moving] = ()
+    titles: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """of a chart, for each frame"""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "axis": self.axis,
+            "at": [int(step) for step in self.at],
+            "moving": [{"chart": m.chart, "trace": m.trace, "frames": pack(m.frames)} for m in self.moving],
+            "titles": {name: list(titles) for name, titles in self.titles.items()},
+        }
+
+
+@dataclass(frozen=True)
 class Shown:
     """What came out, for a person: one sentence, why, what to do about it, and the figures."""
 
@@ -96,6 +127,7 @@ class Shown:
     figures: Sequence[tuple[str, str]] = ()
     """names and values of single numbers"""
     charts: Sequence[Chart] = field(default_factory=list)
+    frames: Frames | None = None
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class LabPages:
         station = _find(request)
         choices = station.read(request.query_params)
         found = await run_in_threadpool(self._worker.ask, station.name, choices)
-        return JSONResponse(await run_in_threadpool(_show, station.draw(choices, found)))
+        return JSONResponse(await run_in_threadpool(lambda: _show(station.draw(choices, found))))
 
 
 def _find(request: Request) -> Station:
@@ -79,6 +79,7 @@ def _show(shown: Shown) -> dict[str, Any]:
         "said": render_macro("lab-parts.html.j2", "said", shown),
         "heard": shown.title,
         "charts": [chart.to_json() for chart in shown.charts],
+        "frames": shown.frames and shown.frames.to_json(),
     }
 
 
