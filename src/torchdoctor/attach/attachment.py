@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
+from torchdoctor.attach.page import open_page
 from torchdoctor.attach.ranks import speaks
-from torchdoctor.attach.voice import announce, point_to_view
+from torchdoctor.attach.voice import announce, point_to_view, say
 from torchdoctor.findings import Finding, Verdict
 
 if TYPE_CHECKING:
@@ -84,8 +86,10 @@ class Attachment:
         return examine(run, settings=Settings.from_dict(self.options.settings))
 
     def _point_to_view(self) -> None:
+        """In a thread of its own: a server takes a second to start, and findings need not wait for it."""
         if self.session is not None and speaks():
             point_to_view(self.session.directory)
+            threading.Thread(target=_serve, args=(self.session.directory,), daemon=True).start()
 
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this; its frames are still there."""
@@ -105,6 +109,12 @@ class Attachment:
         except Exception as error:
             self.problem = f"{type(error).__name__}: {error}"
             return None
+
+
+def _serve(directory: Path) -> None:
+    page = open_page(directory)
+    if page is not None:
+        say(f"live page: {page}")
 
 
 def _announce(finding: Finding) -> None:

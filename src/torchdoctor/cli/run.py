@@ -58,7 +58,7 @@ class RunCommand(click.Command):
 @click.option("--name", metavar="NAME", help="The run's name in it; by default the script's and the time.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the verdict as JSON, too.")
 @click.option("--quiet", is_flag=True, help="Say one line if something is wrong, else nothing.")
-@click.option("--live", is_flag=True, help="Say findings while it trains, and how to watch it.")
+@click.option("--live", is_flag=True, help="Say findings while it trains, and serve a live page of it.")
 @click.option("--fail-on", metavar="SEVERITY", help="Exit with 3 on a finding: error, warning or info.")
 @click.option("--stop-on", metavar="NAME", multiple=True, help="End the run on this diagnosis; may be repeated.")
 @click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 by default.")

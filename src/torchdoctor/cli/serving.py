@@ -34,7 +34,7 @@ def serve_pages(name: str, folder: Path, start: str, port: int, host: str, no_br
     """Until Ctrl-C; `start` is the page that is opened."""
     from torchdoctor.cli.wishes import read_settings
     from torchdoctor.ui.guard import is_loopback
-    from torchdoctor.ui.server import serve
+    from torchdoctor.ui.server import Page
 
     if not is_loopback(host):
         click.echo(ELSEWHERE.format(host=host), err=True)
@@ -47,7 +47,7 @@ def serve_pages(name: str, folder: Path, start: str, port: int, host: str, no_br
 
     settings = read_settings(None, (), (), (), (), ())
     try:
-        serve(folder, settings, host, port, start, announce)
+        Page(folder, settings, host, port, start).serve(announce)
     except KeyboardInterrupt:
         click.echo("", err=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from torchdoctor.errors import UsageError
 from torchdoctor.settings import Settings
@@ -16,6 +17,7 @@ from torchdoctor.ui.app import build_app
 from torchdoctor.ui.guard import Access
 from torchdoctor.ui.library import Library
 
+HOST = "127.0.0.1"
 LAST_REQUESTS = 1
 """Seconds that open requests get at the end: a page that waits for news must not hold up Ctrl-C."""
 
@@ -39,22 +41,34 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def serve(folder: Path, settings: Settings, host: str, port: int, start: str, announce: Callable[[str], None]) -> None:
-    """Blocks. `announce` gets the address with the token as soon as requests are taken; `start` is the first page."""
-    bound = bind(host, port)
-    access = Access.over(host, bound.getsockname()[1], secrets.token_urlsafe(24))
-    app = build_app(Library(folder, settings), access)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,  # it would hold the token
-        server_header=False,
-        timeout_graceful_shutdown=LAST_REQUESTS,
-        ws="none",
-        proxy_headers=False,
-    )
-    url = f"http://{address_of(host)}:{access.port}{start}?token={access.token}"
-    Announcing(config, lambda: announce(url)).run(sockets=[bound])
+class Page:
+    """A server that is bound and not yet asked; `address` has the token and opens `start`."""
+
+    def __init__(self, folder: Path, settings: Settings, host: str = HOST, port: int = 0, start: str = "/") -> None:
+        self._bound = bind(host, port)
+        access = Access.over(host, self._bound.getsockname()[1], secrets.token_urlsafe(24))
+        self.address = f"http://{address_of(host)}:{access.port}{start}?token={access.token}"
+        self.app: ASGIApp = build_app(Library(folder, settings), access)
+        self._server: uvicorn.Server | None = None
+
+    def serve(self, announce: Callable[[str], None] | None = None, app: ASGIApp | None = None) -> None:
+        """Blocks. `announce` gets the address as soon as requests are taken; `app` may stand around our own."""
+        config = uvicorn.Config(
+            app or self.app,
+            log_level="warning",
+            access_log=False,  # it would hold the token
+            server_header=False,
+            timeout_graceful_shutdown=LAST_REQUESTS,
+            ws="none",
+            proxy_headers=False,
+        )
+        self._server = Announcing(config, lambda: announce(self.address) if announce is not None else None)
+        self._server.run(sockets=[self._bound])
+
+    def end(self) -> None:
+        """From another thread."""
+        if self._server is not None:
+            self._server.should_exit = True
 
 
 def address_of(host: str) -> str:
