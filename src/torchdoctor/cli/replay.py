@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -13,16 +14,16 @@ import click
 from torchdoctor.cli.names import FOLDER, find_named
 from torchdoctor.facts import BirthFact
 from torchdoctor.report import json
+from torchdoctor.report.replayed import birth_rows, compare_words, conclude
 from torchdoctor.report.text import clean
-from torchdoctor.rules import births
 from torchdoctor.shelf import resolve
+from torchdoctor.store.replays import Replayed, keep_replay
+from torchdoctor.store.scrubbing import scrub_argv
 
 if TYPE_CHECKING:
     from torchdoctor.experiments.replay import Replay
 
 NOT_REPLAYED = 1
-CHAIN_BEGINNING, CHAIN_END = 8, 3
-"""Links of the way from the birth to the loss that are printed; the JSON has them all."""
 WORDS_KEY = "torchdoctor.command"
 
 
@@ -60,7 +61,8 @@ def command(
     """Run a captured step again in a fresh process, with every operation checked.
 
     It starts the script that recorded RUN (or the one after --) from its beginning, puts it into the captured state,
-    and lets its own loop run the step. --with sees whether the failure goes away under a change.
+    and lets its own loop run the step. --with sees whether the failure goes away under a change. What came of it is
+    kept with the run, and its page and report show it.
     """
     from torchdoctor.console import Console
     from torchdoctor.experiments.changes import read_changes
@@ -75,6 +77,7 @@ def command(
         with Console(stderr=True).status("the script runs again ..."):
             found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept, step_fn, from_start)
         tail = kept.read_text(errors="replace").splitlines()[-8:] if found.reason and kept.is_file() else []
+    _keep(directory, found)
     show(render(found, tail), sys.stderr if json_file == "-" else sys.stdout)
     if json_file:
         json.write_text(json.encode(found.to_dict()), json_file)
@@ -103,28 +106,18 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
         yield "  the script ran up to the step by itself"
     if found.late:
         yield f"  note: the failure was known {found.late} steps later, and the captured state is from then"
+    told = summarise(found)
     yield ""
-    if found.gone:
-        past = f": no NaN or Inf in {found.passed:,} updates" if found.passed else ""
-        yield f"  The failure is gone{past}."
+    if found.birth is None or found.gone:
+        yield f"  {conclude(told)}"
+        if found.birth is None and not found.gone and found.failed_at is None and found.raised is None:
+            yield from (f"  | {clean(line)}" for line in tail)
         return
-    if found.birth is None and found.failed_at is not None:
-        yield f"  It fails all the same, at step {found.failed_at}."
-        return
-    if found.birth is None and found.raised is not None:
-        yield f"  It fails again as it did: {clean(found.raised)}."
-        return
-    if found.birth is None:
-        yield f"  It did not fail again: {clean(found.reason or 'nothing was reported')}."
-        yield from (f"  | {clean(line)}" for line in tail)
-        return
-    if found.failed_at is not None:
-        yield f"  It fails all the same, at step {found.failed_at}."
-    if found.failed_step not in (None, found.step):
-        yield f"  It was step {found.failed_step} that broke; it showed at step {found.step}."
+    if found.failed_at is not None or found.failed_step not in (None, found.step):
+        yield f"  {conclude(told)}"
     yield from _birth(found.birth)
     yield ""
-    yield f"  {_agreement(found)}"
+    yield f"  {compare_words(told)}"
     if found.diagnosis is not None:
         yield ""
         yield f"  diagnosis   {clean(found.diagnosis.name)} ({found.diagnosis.code}): {clean(found.diagnosis.title)}"
@@ -133,41 +126,43 @@ def render(found: Replay, tail: list[str]) -> Iterator[str]:
 
 
 def _birth(birth: BirthFact) -> Iterator[str]:
-    yield f"  born        {clean(births.words(birth))}"
-    if birth.code:
-        yield f"              {clean(birth.code)}"
-    for number, (low, high) in enumerate(birth.inputs):
-        shape = "x".join(map(str, birth.shapes[number])) or "a number"
-        yield f"  went in     {shape}, from {_figure(low)} to {_figure(high)}"
-    yield f"  came out    {birth.count:,} of {birth.total:,} values are not finite ({birth.dtype})"
-    if birth.samples:
-        yield f"  samples     {', '.join(map(str, birth.samples))} of the batch"
-    for number, link in enumerate(_shortened(birth.chain)):
-        yield f"  {'the way' if not number else '':11} {'-> ' if number else ''}{clean(link)}"
-    yield f"  noticed in  {'the loss' if birth.noticed == 'loss' else f'the gradient of {clean(birth.noticed)}'}"
+    for label, lines in birth_rows(birth):
+        for number, text in enumerate(lines):
+            arrow = "-> " if number and label == "the way" else ""
+            yield f"  {label if not number else '':11} {arrow}{text}"
 
 
-def _shortened(chain: list[str]) -> list[str]:
-    """A recurrence goes the same way many times over."""
-    if len(chain) <= CHAIN_BEGINNING + CHAIN_END + 1:
-        return chain
-    left_out = len(chain) - CHAIN_BEGINNING - CHAIN_END
-    return [*chain[:CHAIN_BEGINNING], f"... {left_out} more operations ...", *chain[-CHAIN_END:]]
+def summarise(found: Replay) -> Replayed:
+    """What is kept of it with the run."""
+    diagnosis = found.diagnosis
+    return Replayed(
+        when=time.time(),
+        step=found.step,
+        capture=found.capture.name,
+        command=scrub_argv(found.command),
+        change=found.changes.words,
+        gone=found.gone,
+        passed=found.passed,
+        failed_at=found.failed_at,
+        failed_step=found.failed_step,
+        from_step=found.from_step,
+        from_start=found.from_start,
+        raised=found.raised,
+        reason=found.reason,
+        compared=found.recorded is not None,
+        differs=list(found.differs),
+        losses=len(found.losses),
+        apart=found.apart,
+        changed_sources=list(found.changed_sources),
+        diagnosis=diagnosis.name if diagnosis is not None else "",
+        diagnosis_title=diagnosis.title if diagnosis is not None else "",
+        birth=found.birth,
+    )
 
 
-def _figure(value: float | None) -> str:
-    return "NaN or Inf" if value is None else f"{value:.6g}"
-
-
-def _agreement(found: Replay) -> str:
-    if found.losses and found.recorded is None:
-        one = len(found.losses) == 1
-        steps = "The loss of the step before it" if one else f"The losses of the {len(found.losses)} steps before it"
-        if not found.apart:
-            return f"{steps} {'is' if one else 'are'} the same to the bit as in the run."
-        return f"{steps} agree{'s' if one else ''} with the run's to {found.apart:.1g} of the size, not to the bit."
-    if found.recorded is None:
-        return "The run itself did not find the birth, so there is nothing to compare with."
-    if not found.differs:
-        return "The same to the bit as in the run: operation, values, samples and counts."
-    return f"Not the same to the bit as in the run: {', '.join(found.differs)} differ."
+def _keep(directory: Path, found: Replay) -> None:
+    """With the run, for its page and report; a run that cannot be written to is replayed all the same."""
+    try:
+        keep_replay(directory, summarise(found))
+    except OSError as error:
+        click.echo(f"torchdoctor: not kept with the run: {error.strerror or error}", err=True)

@@ -157,7 +157,7 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     foreign = 0
     for entry in verdict.not_examined:
-        beginning, reason = _reason(entry.needs)
+        beginning, reason = reason_of(entry.needs)
         if beginning in NOT_OF_THIS_KIND:
             foreign += 1
         else:
@@ -252,7 +252,7 @@ def _step_time(run: Run) -> str:
     return f" (a step takes {1000 * float(np.median(known)):.3g} ms)" if len(known) else ""
 
 
-def _reason(needs: tuple[str, ...]) -> tuple[str, str]:
+def reason_of(needs: tuple[str, ...]) -> tuple[str, str]:
     """How what is missing begins, and why it is."""
     if any(need.startswith(RULE_FAILED) for need in needs):
         needs = (RULE_FAILED,)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -90,21 +90,43 @@ class Capture:
         return str(self.document["reason"])
 
     def read(self, name: str) -> Raw:
+        entry = self._entry(name)
+        data = np.empty(entry.stop - entry.start, np.uint8)
+        self._fill(memoryview(data), entry.start)
+        return self._checked(name, Raw(entry.dtype, entry.shape, data))
+
+    def read_rows(self, name: str, rows: Sequence[int]) -> Raw:
+        """Some entries along the first dimension, and nothing else of the tensor. IndexError if one is not there."""
+        entry = self._entry(name)
+        count = entry.shape[0] if entry.shape else 0
+        if not all(0 <= row < count for row in rows):
+            raise IndexError(f"{name} has {count} rows")
+        size = (entry.stop - entry.start) // max(1, count)
+        data = np.empty((len(rows), size), np.uint8)
+        for at, row in enumerate(rows):
+            self._fill(memoryview(data[at]), entry.start + row * size)
+        return self._checked(name, Raw(entry.dtype, (len(rows), *entry.shape[1:]), data.reshape(-1)))
+
+    def _entry(self, name: str) -> TensorEntry:
         entry = self.tensors.get(name)
         if entry is None:
             raise CaptureError(f"{self.path} holds no tensor {name!r}; it was left out or never was there")
-        data = np.empty(entry.stop - entry.start, np.uint8)
-        view, done = memoryview(data), 0
+        return entry
+
+    def _fill(self, view: memoryview, start: int) -> None:
+        done = 0
         while done < len(view):
-            got = os.preadv(self._file, [view[done:]], self._begin + entry.start + done)
+            got = os.preadv(self._file, [view[done:]], self._begin + start + done)
             if got == 0:
                 raise CaptureError(f"{self.path / TENSORS} became shorter while it was read; copy it again")
             done += got
-        if entry.dtype == "BOOL" and data.size and int(data.max()) > 1:
+
+    def _checked(self, name: str, raw: Raw) -> Raw:
+        if raw.dtype == "BOOL" and raw.data.size and int(raw.data.max()) > 1:
             raise CaptureError(
                 f"{self.path / TENSORS}: {name} holds bytes that are neither true nor false; it is damaged"
             )
-        return Raw(entry.dtype, entry.shape, data)
+        return raw
 
     def close(self) -> None:
         if self._file >= 0:

@@ -114,7 +114,7 @@ def read_fact(kind: str, text: str) -> Fact | None:
     if not isinstance(data, dict):
         return None
     hints = _hints(cls)
-    if any(name in data and not _fits(data[name], hint) for name, hint in hints.items()):
+    if any(name in data and not fits(data[name], hint) for name, hint in hints.items()):
         return None
     try:
         return cls.from_dict(data)
@@ -135,17 +135,17 @@ def _hints(cls: type[Fact]) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value read from JSON is of the type that a field declares."""
     if hint is Any:
         return True
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, a) for a in args)
+        return any(fits(value, a) for a in args)
     if origin is list:
-        return isinstance(value, list) and all(_fits(v, args[0]) for v in value)
+        return isinstance(value, list) and all(fits(v, args[0]) for v in value)
     if origin is dict:
-        return isinstance(value, dict) and all(_fits(v, args[1]) for v in value.values())
+        return isinstance(value, dict) and all(fits(v, args[1]) for v in value.values())
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:

@@ -27,7 +27,10 @@ SERIES, SCALARS, STATS, HISTOGRAMS, FACTS = "series", "scalars", "stats", "histo
 DIGEST, LEDGER = "digest", "ledger"
 TABLES = (SERIES, SCALARS, STATS, HISTOGRAMS, FACTS, DIGEST, LEDGER)
 
-COMPANIONS = ("verdict*.json", "findings*.json", "report*.html", "report*.json", "journal.jsonl", "captures", "*.log")
+COMPANIONS = (
+    *("verdict*.json", "findings*.json", "report*.html", "report*.json", "journal.jsonl", "captures", "*.log"),
+    *("replays.jsonl", "replays.jsonl.tmp"),
+)
 """What other parts of torchdoctor may put beside the store's own files; removed together with the run."""
 
 _NAME = re.compile(rf"({'|'.join(TABLES)})-r(\d{{1,6}})-s(\d{{1,6}})-p(\d{{1,10}})-(\d{{1,9}})\.arrow")
