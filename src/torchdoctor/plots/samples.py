@@ -28,6 +28,7 @@ from torchdoctor.plots.sample_kinds import (
     shown_part,
 )
 from torchdoctor.plots.sample_values import describe_splits
+from torchdoctor.plots.svg import CIVIDIS
 
 COLUMNS, BESIDE = 6, 3
 """Samples in a row of one group, and of each of two that stand beside each other: a phone shows them still."""
@@ -116,6 +117,15 @@ def paint(picture: Array, scale: tuple[float, float]) -> Any:
     return pixels
 
 
+def shade(picture: Array, most: float | None = None) -> Any:
+    """Pixels of rows x columns from 0 (dark) to `most` (bright), read the same by colour-blind eyes."""
+    picture = np.nan_to_num(np.asarray(picture, np.float64))
+    top = most or float(picture.max(initial=0.0)) or 1.0
+    stops = np.array([[int(c[i : i + 2], 16) for i in (0, 2, 4)] for c in CIVIDIS], float)
+    at = np.clip(picture / top, 0.0, 1.0) * (len(stops) - 1)
+    return np.stack([np.interp(at, np.arange(len(stops)), stops[:, i]) for i in range(3)], -1).astype(np.uint8)
+
+
 def fit(pixels: Any) -> Any:
     """Small pictures enlarged without blur, large ones thinned."""
     longest = max(pixels.shape[:2])
@@ -173,7 +183,7 @@ def _place(groups: Sequence[Group]) -> tuple[list[_Cell], list[dict[str, Any]], 
     beside = len(groups) > 1
     most = max(len(g.arrays) for g in groups)
     columns = min(BESIDE if beside else COLUMNS, most)
-    gap, head = (0.25 if beside else 0.0), 0.25
+    gap, head = (0.25 if beside else 0.0), (0.25 if any(g.heading for g in groups) else 0.0)
     cells: list[_Cell] = []
     notes: list[dict[str, Any]] = []
     top = 0.0
@@ -268,7 +278,8 @@ def _tell(cell: _Cell) -> str:
     lost = f", {sample.size - len(known):,} not finite" if len(known) < sample.size else ""
     part = shown_part(cell.sample)
     shape = " x ".join(map(str, cell.sample.shape)) or "one number"
-    lines = [cell.caption, f"{cell.group.heading}: {shape}{f' ({part} shown)' if part else ''}", f"{spread}{lost}"]
+    where = f"{cell.group.heading}: " if cell.group.heading else ""
+    lines = [cell.caption, f"{where}{shape}{f' ({part} shown)' if part else ''}", f"{spread}{lost}"]
     return plain_text("\n".join(s for s in lines if s), 120)
 
 
@@ -300,7 +311,7 @@ def _draw_rows(name: str, title: str, groups: Sequence[Group], kinds: dict[str, 
 
 def _label(group: Group, at: int) -> str:
     caption = group.captions[at].replace("\n", ", ") if at < len(group.captions) else str(at)
-    return f"{plain_text(group.heading, 14)}: {plain_text(caption)}"
+    return f"{plain_text(group.heading, 14)}: {plain_text(caption)}" if group.heading else plain_text(caption)
 
 
 def _heat(table_SF: Array, kind: str, words: Sequence[Sequence[str]]) -> dict[str, Any]:

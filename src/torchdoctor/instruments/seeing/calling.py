@@ -1,0 +1,63 @@
+"""A model is called with a batch, and what it is called with is seen: tensors by name, as they come in."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.one_batch import tensors_in
+from torchdoctor.instruments.subject import Subject, to_device
+
+Call = Callable[[nn.Module, Any], Any]
+"""From a model and a batch to what the model gives."""
+
+
+class _Called(Subject):
+    """Called as the user says."""
+
+    def __init__(self, model: nn.Module, call: Call) -> None:
+        super().__init__(model)
+        self._call = call
+
+    def outputs(self, batch: Any) -> Any:
+        return self._call(self.model, to_device(batch, self.device))
+
+
+def make_subject(model: nn.Module, call: Call | None) -> Subject:
+    return Subject(model) if call is None else _Called(model, call)
+
+
+@contextlib.contextmanager
+def given_to(subject: Subject, given: dict[str, Tensor]) -> Iterator[None]:
+    """Inside, `given` holds the tensors of the model's last call, by the names of its parameters."""
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given.clear()
+        given.update(name_arguments(module, args, kwargs))
+
+    handle = subject.called.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def name_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
+    try:
+        named = dict(inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments)
+    except (TypeError, ValueError):
+        named = {**{f"[{i}]": value for i, value in enumerate(args)}, **kwargs}
+    for name, value in list(named.items()):
+        if name in ("args", "kwargs") and isinstance(value, dict | tuple):
+            del named[name]
+            named |= value if isinstance(value, dict) else {f"[{i}]": v for i, v in enumerate(value)}
+    return dict(tensors_in(named))
+
+
+def check_sample(sample: int, samples: int) -> None:
+    if not 0 <= sample < samples:
+        raise UsageError(f"sample is {sample}; the batch holds {samples} (0 to {samples - 1})")
