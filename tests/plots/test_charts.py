@@ -15,7 +15,9 @@ from torchdoctor.facts import ModuleFact, PredictionsFact, SamplesFact
 from torchdoctor.findings import Finding, Fix, Severity
 from torchdoctor.plots.chart import Chart, pack
 from torchdoctor.plots.evidence import picture_of
+from torchdoctor.plots.losses import find_spikes
 from torchdoctor.plots.pairs import draw_pairs
+from torchdoctor.rules.curves import smooth
 from torchdoctor.run import HISTORY_ROWS, Run
 
 STEPS = 300
@@ -110,6 +112,14 @@ def test_causes_are_marked_where_they_begin_and_what_follows_from_them_is_not() 
     chart = plots.charts(whole(), findings)[0]
     assert [note["text"] for note in chart.layout["annotations"]] == ["dead-relu"]
     assert chart.layout["shapes"][0]["x0"] == 40
+
+
+def test_the_scatter_of_the_first_steps_is_no_spike() -> None:
+    """Noise in proportion to the loss, which falls: nothing stands out of what is around it."""
+    loss = np.exp(-np.arange(240) / 45) * (1 + 0.05 * np.random.default_rng(0).standard_normal(240))
+    assert not len(find_spikes(loss, smooth(loss, 7)))
+    loss[30] *= 2
+    assert find_spikes(loss, smooth(loss, 7)).tolist() == [30]
 
 
 def test_a_loss_that_breaks_and_a_spike_are_shown() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings
 from torchdoctor.plots.palette import BLUE, GREY, ORANGE, RED
-from torchdoctor.rules.curves import figure, noise, smooth
+from torchdoctor.rules.curves import MAD_TO_SIGMA, figure, noise, smooth
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
 from torchdoctor.summary import trend
@@ -21,6 +21,8 @@ SMOOTHED = 40
 SPIKE = 8.0
 """Heights above the smoothed curve, in units of its noise, that a person would ask about."""
 SPIKES_SHOWN = 20
+NEAR = 8
+"""Part of the run whose scatter a spike has to stand out of."""
 
 
 def draw_loss(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -48,7 +50,7 @@ def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
     if trace.merged > 1:
         chart.data += between(trace.low, trace.high, trace.steps, colour, f"{name}, extremes")
     smoothed = smooth(trace.values, _width(len(trace)))
-    raw = {"opacity": 0.35, "width": 1, "hoverinfo": "skip"}
+    raw = {"opacity": 0.5, "width": 1, "hoverinfo": "skip"}
     chart.data.append(line(name, trace.steps, trace.values, colour, **raw))
     chart.data.append(line(f"{name}, smoothed", trace.steps, smoothed, colour, width=2.5))
     at = find_spikes(trace.high, smoothed)
@@ -75,12 +77,14 @@ def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
 
 
 def find_spikes(high: Floats, smoothed: Floats) -> np.ndarray:
-    """Rows that stand out of the noise around them, the highest first."""
+    """Rows that stand out of the noise around them, the highest first. Around them, since early in a run the loss is
+    larger, and so is its scatter."""
     above = high - smoothed
     known = above[np.isfinite(above)]
-    unit = noise(known) or float(np.abs(known).mean() if len(known) else 0.0)
+    least = noise(known) or float(np.abs(known).mean() if len(known) else 0.0)
     above = np.where(np.isfinite(above), above, 0.0)
-    found = np.flatnonzero(above > SPIKE * unit) if unit > 0 else np.zeros(0, int)
+    unit = np.maximum(least, MAD_TO_SIGMA * smooth(np.abs(above), len(above) // NEAR | 1))
+    found = np.flatnonzero(above > SPIKE * unit) if least > 0 else np.zeros(0, int)
     return np.sort(found[np.argsort(-above[found])][:SPIKES_SHOWN])
 
 

@@ -11,10 +11,14 @@ from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings
 from torchdoctor.plots.layers import positive
 from torchdoctor.plots.palette import BLUE, CYCLE, RED
 from torchdoctor.rules.curves import figure
-from torchdoctor.run import Run
+from torchdoctor.run import Floats, Run
 from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, GRADIENT_GLOBAL_L2, LEARNING_RATE
 
 GROUPS = 8
+FEW = 5
+"""Looks at either end that say where a norm begins and ends."""
+MOVED = 10.0
+"""Fold from which on a title speaks of it: noise moves a norm by less."""
 
 
 def draw_learning_rate(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -40,6 +44,14 @@ def draw_learning_rate(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     return chart
 
 
+def _norm_title(known: Floats, middle: float) -> str:
+    """What it does over the run, else its size."""
+    first, last = (float(np.median(part)) if len(part) else middle for part in (known[:FEW], known[-FEW:]))
+    if len(known) >= 2 * FEW and not 1 / MOVED < last / first < MOVED:
+        return f"The gradient's norm {'grows' if last > first else 'falls'} from {figure(first)} to {figure(last)}"
+    return f"The gradient's norm is about {figure(middle)}"
+
+
 def draw_gradient_norm(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     """Of all gradients together: before clipping where the script clips, else as they are applied."""
     norm, threshold = run.scalar(CLIP_NORM), run.scalar(CLIP_THRESHOLD)
@@ -56,7 +68,7 @@ def draw_gradient_norm(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     chart.data.append(line("before clipping" if clips else "norm", norm.steps, values, BLUE))
     known = values[np.isfinite(values)]
     middle = float(np.median(known)) if len(known) else float("nan")
-    chart.title = f"The gradient's norm is about {figure(middle)}"
+    chart.title = _norm_title(known, middle)
     if clips:
         chart.data.append(line("threshold", threshold.steps, threshold.values, RED, dash="dash"))
         _, at, limits = np.intersect1d(norm.steps, threshold.steps, return_indices=True)
