@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from processes import preloaded_torchdoctor
 from torchdoctor.report.checklist import shortfall
+from torchdoctor.store.checked import find_check
 
 SCRIPT = """
 import torch
@@ -66,10 +68,13 @@ LEFT_OUT = SCRIPT.format(head="", left_out="[:2]").replace("model.parameters()["
     ids=["softmax", "left-out"],
 )
 def test_a_fault_is_named_before_training(script: str, name: str, tmp_path: Path) -> None:
-    status, told, text = check(script, tmp_path)
+    status, told, text = check(script, tmp_path, "--out", "runs")
     assert status == 3, text
     assert told["findings"][0]["name"] == name
     assert f"torchdoctor explain {name}" in text
+    kept = find_check(tmp_path / "runs", {"argv": ["train.py"], "cwd": str(tmp_path)})
+    assert kept is not None and kept.digest == hashlib.sha256(script.encode()).hexdigest()
+    assert {c.name: c.passed for c in kept.checks} == {c["name"]: c["passed"] for c in told["checks"]}
 
 
 def test_a_script_that_does_not_train(tmp_path: Path) -> None:

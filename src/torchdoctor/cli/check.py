@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from torchdoctor.attach.target import COMMAND, read_target
+from torchdoctor.attach.target import COMMAND, FILE, Target, read_target
+from torchdoctor.cli.names import FOLDER
 from torchdoctor.cli.run import WORDS_KEY, RunCommand
 from torchdoctor.cli.running import FOUND_STATUS
 from torchdoctor.cli.wishes import check_output, read_severity
@@ -31,6 +33,12 @@ class CheckCommand(RunCommand):
 @click.option("--list", "listed", is_flag=True, help="List the checks, and make none.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
 @click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help=f"Keep the outcome there, for the pages of runs; without it in ./{FOLDER}, where that is there already.",
+)
+@click.option(
     "--fail-on", metavar="SEVERITY", default=FAIL_ON, show_default=True, help="Exit with 3 on such a failure."
 )
 @click.option(
@@ -43,6 +51,7 @@ def command(
     only: tuple[str, ...],
     listed: bool,
     json_file: str | None,
+    out: Path | None,
     fail_on: str,
     timeout: float,
 ) -> None:
@@ -86,6 +95,8 @@ def command(
     sheet.print()
     if output is not None:
         _write(output, report, findings)
+    if not only and (out is not None or FOLDER.is_dir()):
+        _keep(out or FOLDER, target, report, quick)
     found = [f["severity"] for f in findings] + [c["severity"] for c in report.checks if c["passed"] is False]
     if severity is not None and any(Severity(s).at_least(severity) for s in found):
         sys.exit(FOUND_STATUS)
@@ -108,3 +119,30 @@ def _write(path: Path, report: Any, findings: list[dict[str, Any]]) -> None:
     problem = report.problem or shortfall(report.checks, report.cut_short)
     told |= {"problem": problem} if problem else {}
     path.write_text(json.dumps(told, indent=2) + "\n")
+
+
+def _keep(runs: Path, target: Target, report: Any, quick: bool) -> None:
+    """For the pages of this script's runs. One of chosen names is not kept: it stands for no check of the script."""
+    from torchdoctor.report.checklist import shortfall
+    from torchdoctor.store.checked import Checked, Made, keep_check, script_of
+    from torchdoctor.store.environment import digest_script, without_home
+    from torchdoctor.store.scrubbing import scrub_argv
+
+    known = script_of((report.verdict or {}).get("run") or {})
+    script = without_home(Path(target.what).absolute()) if target.kind == FILE else known
+    names = {check["diagnosis"] for check in report.checks}
+    fields = tuple(Made.__dataclass_fields__)
+    checked = Checked(
+        when=time.time(),
+        script=script,
+        digest=digest_script(Path(script).expanduser()),
+        command=scrub_argv(target.words),
+        quick=quick,
+        problem=report.problem or shortfall(report.checks, report.cut_short),
+        checks=[Made(**{name: check[name] for name in fields}) for check in report.checks],
+        faults=[finding["title"] for finding in report.findings if finding["name"] not in names],
+    )
+    try:
+        keep_check(runs, checked)
+    except OSError as error:
+        click.echo(f"torchdoctor: the outcome was not kept: {error.strerror or error}", err=True)

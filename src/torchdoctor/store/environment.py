@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -40,6 +41,7 @@ VARIABLES = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "RANK"
 MAX_DIFF = 200_000
 MAX_OUTPUT = 4 * MAX_DIFF
 """Bytes that are read of what git prints, however much it is."""
+MAX_SCRIPT = 2_000_000
 GIT_SECONDS = 2.0
 WAIT_SECONDS = 0.2
 """describe() waits so long for git; what comes later goes to `on_git`."""
@@ -54,6 +56,7 @@ def describe(argv: Sequence[str], on_git: Callable[[dict[str, Any]], None] | Non
     found: dict[str, Any] = {"argv": scrub_argv(argv)}
     parts: dict[str, Callable[[], Any]] = {
         "cwd": lambda: without_home(Path.cwd()),
+        "script_sha256": lambda: digest_script(Path(argv[0])),
         "python": lambda: {"version": platform.python_version(), "executable": without_home(Path(sys.executable))},
         "platform": lambda: f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": _packages,
@@ -74,6 +77,13 @@ def without_home(path: Path) -> str:
     with contextlib.suppress(RuntimeError, ValueError):
         return str("~" / path.relative_to(Path.home()))
     return str(path)
+
+
+def digest_script(path: Path) -> str:
+    """SHA-256 of a Python file, by which it is known whether it has changed; empty where it is none."""
+    if path.suffix != ".py" or not path.is_file() or path.stat().st_size > MAX_SCRIPT:
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _packages() -> dict[str, str]:
