@@ -1,4 +1,4 @@
-"""The routes: pages, their data, their static files. All behind the guard, all reading, one that adds a note."""
+"""The routes: pages, their data, their static files. All behind the guard; what changes anything is a form of ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,9 +21,10 @@ from torchdoctor.errors import NotARunError, TorchdoctorError, UsageError
 from torchdoctor.lab.asking import Worker
 from torchdoctor.report.text import clean
 from torchdoctor.rules import catalogue
-from torchdoctor.store.journal import LONGEST, add_note
+from torchdoctor.store.journal import add_note
 from torchdoctor.ui.comparison import compare_page
 from torchdoctor.ui.drawing import Window
+from torchdoctor.ui.forms import read_form
 from torchdoctor.ui.guard import Access, Guard
 from torchdoctor.ui.lab import LabPages
 from torchdoctor.ui.library import Library
@@ -31,8 +32,6 @@ from torchdoctor.ui.overview import survey
 from torchdoctor.ui.state import Wanted, current_stamp, describe_state, run_page
 from torchdoctor.ui.templates import render, static_file
 
-MAX_FORM_BYTES = 16 * LONGEST
-"""A letter may take four bytes, and a byte three signs."""
 LOOK_SECONDS, LOOKS = 0.1, 9
 """How often files are looked at while a page waits for news, and how many times: it asks about once a second."""
 FOR_GOOD = "private, max-age=31536000, immutable"
@@ -119,9 +118,7 @@ class Pages:
 
     async def note(self, request: Request) -> Response:
         """The only thing that a page can change: one more line in a run's journal."""
-        fields = await _read_form(request)
-        if not self._access.admits_form(fields.get("form_token", "")):
-            raise HTTPException(403)
+        fields = await read_form(request, self._access)
         name = request.path_params["name"]
         folder = await run_in_threadpool(self._library.find, name)
         await run_in_threadpool(add_note, folder, fields.get("text", ""))
@@ -154,16 +151,6 @@ def _read_window(first: str | None, last: str | None) -> Window | None:
     except ValueError:
         raise UsageError("first and last are steps: numbers") from None
     return window if -math.inf < window.first < window.last < math.inf else None
-
-
-async def _read_form(request: Request) -> dict[str, str]:
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_FORM_BYTES:
-            raise HTTPException(413)
-    fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=8)
-    return {name: values[0] for name, values in fields.items()}
 
 
 async def _explain(request: Request, error: Exception) -> Response:
