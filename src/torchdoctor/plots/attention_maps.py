@@ -53,7 +53,8 @@ def _draw_grid(title: str, maps: Sequence[Map]) -> Chart:
     chart.layout["images"] = [_place(m, rows[m.layer]) for m in shown]
     note = {"xanchor": "left", "yanchor": "top", "showarrow": False, "x": 0.03}
     chart.layout["annotations"] = [
-        {**note, "text": f"<b>{plain_text(shorten(layer, 48), 50)}</b>", "y": y} for layer, y in rows.items()
+        {**note, "text": f"<b>{plain_text(shorten(layer, 48), 50)}</b>  head: entropy", "y": y}
+        for layer, y in rows.items()
     ]
     for odd in (False, True):
         part = [m for m in shown if m.is_odd is odd]

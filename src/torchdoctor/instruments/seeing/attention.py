@@ -89,8 +89,10 @@ class AttentionMaps(Result):
         if not wanted:
             raise UsageError(f"head is {head}; {chosen[0]} has heads 0 to {len(self.maps[chosen[0]]) - 1}")
         maps = [_map(known[key], self.maps[key[0]][key[1]]) for key in wanted]
-        title = self.title if len(maps) > 1 or len(known) == 1 else f"{maps[0].layer}, head {maps[0].head}: "
-        title += "" if len(maps) > 1 or len(known) == 1 else _looks(known[wanted[0]]) or maps[0].caption
+        title = self.title if len(maps) > 1 or len(known) == 1 else f"{maps[0].layer}, head {maps[0].head} "
+        if len(maps) == 1 < len(known):
+            only = known[wanted[0]]
+            title += f"looks at {_looks(only)}" if only.pattern else f"has entropy {only.entropy:.2f} of 1"
         return draw_attention(title, maps, self.tokens)
 
     def plot(self, layer: str | int | None = None, head: int | None = None, theme: str = "light") -> Figure:
@@ -273,7 +275,7 @@ def _looks(head: Head) -> str:
 
 def _map(head: Head, weights: Array) -> Map:
     named = {EVENLY: "even", ON_ONE: f"all on {head.token}", ITSELF: "itself", BEFORE: "before", AFTER: "after"}
-    said = named[head.pattern] if head.pattern is not None else f"entropy {head.entropy:.2f}"
+    said = named[head.pattern] if head.pattern is not None else f"{head.entropy:.2f}"
     return Map(head.layer, head.head, weights, f"{head.head}: {said}", head.pattern in ODD)
 
 

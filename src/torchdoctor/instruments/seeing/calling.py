@@ -35,6 +35,7 @@ def make_subject(model: nn.Module, call: Call | None) -> Subject:
 @contextlib.contextmanager
 def given_to(subject: Subject, given: dict[str, Tensor]) -> Iterator[None]:
     """Inside, `given` holds the tensors of the model's last call, by the names of its parameters."""
+
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given.clear()
         given.update(name_arguments(module, args, kwargs))

@@ -95,17 +95,17 @@ def describe_target(target: Any, names: Names = None) -> str:
         return str(target)
     if values.size == 1:
         value = values.reshape(()).item()
-        return _name(int(value), names) if float(value).is_integer() and names else f"{value:.4g}"
+        return name_class(int(value), names) if float(value).is_integer() and names else f"{value:.4g}"
     if values.ndim == 1 and np.isin(values, (0, 1)).all():
         chosen = np.flatnonzero(values)
         more = ", ..." if len(chosen) > FEW_LABELS else ""
-        return ", ".join(_name(int(i), names) for i in chosen[:FEW_LABELS]) + more if len(chosen) else "none"
+        return ", ".join(name_class(int(i), names) for i in chosen[:FEW_LABELS]) + more if len(chosen) else "none"
     if values.ndim == 1 and values.size <= FEW_LABELS:
         return ", ".join(f"{v:.3g}" for v in values.tolist())
     return ""
 
 
-def _name(value: int, names: Names) -> str:
+def name_class(value: int, names: Names) -> str:
     if isinstance(names, Mapping):
         return str(names.get(value, value))
     return str(names[value]) if names is not None and 0 <= value < len(names) else str(value)

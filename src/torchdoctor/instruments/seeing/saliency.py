@@ -1,0 +1,247 @@
+"""What a model's answer for one sample hangs on: pixels, steps, tokens or columns. A leak shows here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchdoctor.attach.guard import unseen
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.mismatch import explained
+from torchdoctor.instruments.one_batch import one_batch
+from torchdoctor.instruments.result import Result
+from torchdoctor.instruments.seeing.attention import padding_of
+from torchdoctor.instruments.seeing.attribution import GRADIENT, METHODS, STEPS, Attributed, Probe, attribute
+from torchdoctor.instruments.seeing.calling import Call, check_sample, given_to, make_subject
+from torchdoctor.instruments.seeing.focus import find_focus
+from torchdoctor.instruments.seeing.samples import Array, Names, as_array, main_input, name_class, spell
+from torchdoctor.instruments.state import untouched
+from torchdoctor.instruments.subject import Subject
+from torchdoctor.plots.saliency_maps import draw_saliency
+from torchdoctor.plots.sample_kinds import KINDS, TABLE, TOKENS, kind_of
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+    from torchdoctor.plots.chart import Chart
+
+Target = int | tuple[int, ...] | None
+INACCURATE = 0.1
+"""Error of an integral from which on it is said."""
+WORDS = {
+    "gradient": "the size of the gradient at the input",
+    "input-x-gradient": "gradient times input",
+    "integrated": "integrated gradients from zeros",
+    "smooth": "the mean size of gradients around the input",
+}
+
+
+@dataclass(frozen=True)
+class Saliency(Result):
+    """`str()` says what the answer hangs on, `plot()` shows it."""
+
+    title: str
+    sample: int
+    method: str
+    output: str
+    """the number that was followed back"""
+    score: float
+    kind: str
+    """of the input: image, series, tokens or table"""
+    input: str
+    """its name among the model's arguments"""
+    shares: dict[str, float]
+    """of the saliency: by column, channel, token or place, largest first"""
+    by_input: dict[str, float]
+    """of several inputs, the share of each"""
+    saliency: Array = field(repr=False)
+    values: Array = field(repr=False)
+    names: Sequence[str] = field(repr=False, default=())
+    """of columns or tokens"""
+    is_signed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{self.title}.", "", f"  followed: {self.output} = {self.score:.4g}, by {WORDS[self.method]}"]
+        lines += [f"  {name}: {share:.1%}" for name, share in list(self.shares.items())[:8]]
+        if len(self.by_input) > 1:
+            told = ", ".join(f"{name} {share:.0%}" for name, share in self.by_input.items())
+            lines.append(f"  by input: {told}; shown is {self.input}")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def chart(self) -> Chart:
+        return draw_saliency(self.title, self.values, self.saliency, self.kind, self.names, self.is_signed)
+
+    def plot(self, theme: str = "light") -> Figure:
+        return self.chart().figure(theme)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without the maps."""
+        kept = super().to_dict()
+        return {k: v for k, v in kept.items() if k not in ("saliency", "values", "names")}
+
+
+@unseen()
+@explained
+def saliency(
+    model: nn.Module,
+    inputs: Any,
+    target: Target = None,
+    sample: int = 0,
+    method: str = GRADIENT,
+    *,
+    call: Call | None = None,
+    class_names: Names = None,
+    columns: Sequence[str] = (),
+    decode: Any = None,
+    kind: str | None = None,
+    steps: int = STEPS,
+    seed: int = 0,
+) -> Saliency:
+    """Follow one of the model's outputs back to the input of one sample, in eval mode.
+
+    `target`: the class, or the place of the number among the outputs of a sample; by default what the model predicts
+    (of outputs for each position the last real one, of maps of classes the most frequent). `method`: "gradient",
+    "input-x-gradient", "integrated" (integrated gradients from zeros, in `steps`) or "smooth" (SmoothGrad).
+    Of a table, gradients count by the spread of their column in the batch: units do not matter. `inputs`, `call`,
+    `decode`, `columns` and `kind` are those of `attention_maps` and `preview_batches`. Nothing is changed: gradients of
+    parameters neither.
+    """
+    if method not in METHODS:
+        raise UsageError(f"method is {method!r}; known are {', '.join(METHODS)}")
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"kind is {kind!r}; known are {', '.join(KINDS)}")
+    if steps < 1:
+        raise UsageError(f"steps is {steps}; at least 1 is needed")
+    subject, batch = make_subject(model, call), one_batch(inputs)
+    wishes = Wishes(target, method, class_names, columns, decode, kind, steps, seed)
+    with untouched(*subject.parts):
+        model.eval()
+        return follow(subject, batch, sample, wishes)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    target: Target = None
+    method: str = GRADIENT
+    class_names: Names = None
+    columns: Sequence[str] = ()
+    decode: Any = None
+    kind: str | None = None
+    steps: int = STEPS
+    seed: int = 0
+
+
+def follow(subject: Subject, batch: Any, sample: int, wishes: Wishes) -> Saliency:
+    """In the mode that the model is in; what is changed has to be put back by the caller."""
+    given: dict[str, Tensor] = {}
+    with torch.compiler.set_stance("force_eager"):
+        with torch.no_grad(), given_to(subject, given):
+            subject.outputs(batch)
+        _, tensor = main_input(given)
+        check_sample(sample, len(tensor))
+        padded = padding_of(given, sample, subject.model)
+        probe = Probe(subject, batch, sample)
+        with torch.no_grad():
+            probe.prepare(given)
+            place, output = choose_output(probe.outputs(), wishes.target, tensor[sample], padded, wishes.class_names)
+        found = attribute(probe, lambda row: _pick(row, place), wishes.method, wishes.steps, wishes.seed)
+    return _conclude(found, given, sample, output, padded, wishes)
+
+
+Place = tuple[Any, ...]
+"""Index into a sample's outputs; what it gives is summed."""
+
+
+def choose_output(row: Tensor, target: Target, values: Tensor, padded: Array | None, names: Names) -> tuple[Place, str]:
+    """Which number is followed, and what it is called."""
+    wanted = (target,) if isinstance(target, int) else target
+    if row.dim() == 0:
+        return (), "the output"
+    if wanted is not None and len(wanted) == row.dim():
+        _check_place(wanted, row)
+        return wanted, f"output {', '.join(map(str, wanted))}"
+    if wanted is not None and len(wanted) > 1:
+        raise UsageError(f"target is {target}; a sample's outputs have shape {tuple(row.shape)}")
+    if row.dim() == 1:
+        chosen = int(row.argmax())
+        if row.numel() == 1:
+            return (0,), "the output"
+        return (chosen,), f"class {name_class(chosen, names)}" if names else f"output {chosen}, the largest"
+    if row.dim() == 2 and row.shape[0] == len(values):  # an answer for each position
+        real = np.flatnonzero(~padded) if padded is not None and len(padded) == len(row) else np.arange(len(row))
+        at = int(real[-1]) if len(real) else len(row) - 1
+        chosen = wanted[0] if wanted is not None else int(row[at].argmax())
+        _check_place((at, chosen), row)
+        return (at, chosen), f"output {chosen} at position {at}"
+    best = row.argmax(0)
+    chosen = wanted[0] if wanted is not None else int(best.flatten().mode().values)
+    _check_place((chosen,), row)
+    where = (best == chosen) if bool((best == chosen).any()) else torch.ones_like(best, dtype=torch.bool)
+    called = f"class {name_class(chosen, names)}" if row.shape[0] > 1 else "the output"
+    return (chosen, where), f"{called} over the {int(where.sum())} places that are so"
+
+
+def _check_place(place: tuple[int, ...], row: Tensor) -> None:
+    if any(not -size <= at < size for at, size in zip(place, row.shape, strict=False)):
+        raise UsageError(f"target is {place}; a sample's outputs have shape {tuple(row.shape)}")
+
+
+def _pick(row: Tensor, place: Place) -> Tensor:
+    for at in place:
+        row = row[at]
+    return row.sum() if row.dim() else row
+
+
+def _conclude(
+    found: Attributed, given: dict[str, Tensor], sample: int, output: str, padded: Array | None, wishes: Wishes
+) -> Saliency:
+    name, tensor = main_input(given)
+    kind = wishes.kind or kind_of(as_array(tensor[sample]))
+    sizes = {k: float(s.double().abs().sum()) for k, s in found.saliency.items()}
+    shown = name if name in found.saliency else max(sizes, key=lambda k: sizes[k])
+    signed = found.is_signed
+    saliency, values = as_array(found.saliency[shown]), as_array(given[shown][sample] if shown in given else tensor)
+    if kind == TOKENS and saliency.ndim == 2:  # an embedding's: a vector for each token
+        saliency = saliency.sum(-1) if signed else np.linalg.norm(saliency, axis=-1)
+    if kind == TABLE and not signed and tensor.is_floating_point() and len(tensor) > 1:
+        saliency = saliency * as_array(tensor.float().std(0))
+    names = spell([values], wishes.decode)[0] if kind == TOKENS and wishes.decode is not None else wishes.columns
+    names = list(names) or ([str(v) for v in values.ravel().tolist()] if kind == TOKENS else [])
+    focus = find_focus(saliency, kind, names, padded)
+    total = sum(sizes.values()) or 1.0
+    return Saliency(
+        title=_title(focus.text, output, saliency),
+        sample=sample,
+        method=wishes.method,
+        output=output,
+        score=found.score,
+        kind=kind,
+        input=shown,
+        shares=focus.shares,
+        by_input={k: sizes[k] / total for k in sorted(sizes, key=lambda k: -sizes[k])},
+        saliency=saliency,
+        values=values,
+        names=names,
+        is_signed=signed,
+        notes=_notes(found),
+    )
+
+
+def _title(text: str, output: str, saliency: Array) -> str:
+    if not np.isfinite(saliency).all():
+        return f"The gradient of {output} is not finite in {int((~np.isfinite(saliency)).sum()):,} places of the input"
+    if not text:
+        return f"Nothing in the input moves {output}: its gradient is 0 everywhere"
+    return f"{text[:1].upper()}{text[1:]}, for {output}"
+
+
+def _notes(found: Attributed) -> list[str]:
+    if found.error is None or found.error <= INACCURATE:
+        return []
+    return [f"the integral is {found.error:.0%} off the change of the output; more steps come closer"]
