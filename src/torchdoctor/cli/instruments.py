@@ -138,7 +138,9 @@ def _told(name: str, target: Target, found: Measurement) -> dict[str, Any]:
 def _draw(page: Path, figure: str) -> None:
     from plotly import io
 
-    page.write_text(io.from_json(figure).to_html(include_plotlyjs=True))
+    from torchdoctor.plots.offline import to_html
+
+    page.write_text(to_html(io.from_json(figure)))
 
 
 def _complain(name: str, target: Target, found: Measurement) -> None:

@@ -173,7 +173,9 @@ class Request:
         if self.json is not None:
             json.write_text(json.encode(result.to_dict()), self.json)
         if self.plot is not None:
-            json.write_text(result.plot().to_html(include_plotlyjs=True), self.plot)
+            from torchdoctor.plots.offline import to_html
+
+            json.write_text(to_html(result.plot()), self.plot)
         if self.fail_on is not None and any(f.severity.at_least(self.fail_on) for f in findings):
             return FOUND_STATUS
         return 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchdoctor.errors import UsageError
+from torchdoctor.plots.offline import to_html
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -38,7 +39,7 @@ class Result(ABC):
             figure = self.plot()
         except UsageError:
             return text
-        return text + figure.to_html(full_html=False, include_plotlyjs=True)
+        return text + to_html(figure, whole_page=False)
 
 
 def plain(value: Any) -> Any:

@@ -7,7 +7,8 @@ const charting = (() => {
     : { ink: "#1f2328", line: "rgba(31,35,40,0.12)" };
   const config = {
     responsive: true, displaylogo: false, displayModeBar: "hover",
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+    showSendToCloud: false, plotlyServerURL: "", /* nothing leaves the machine: Plotly 7 offers to upload a chart */
+    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoom2d", "pan2d"],
   };
 
   function dressed(chart, width) {
