@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, band, between, line, mark_findings, shorten
-from torchdoctor.plots.palette import CYCLE, GREY, HEAT
+from torchdoctor.plots.palette import CYCLE, GREY, HEAT, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.run import Floats, Run, Trace
@@ -38,14 +39,24 @@ def draw_gradient_flow(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     heat = {"type": "heatmap", "x": steps, "y": labels, "z": log_LS, "colorscale": HEAT, "hovertemplate": hover}
     heat["colorbar"] = {"title": {"text": "log10 of norm"}, "thickness": 14}
     layout = axes("step", "", hovermode="closest") | {"yaxis": {"automargin": True, "type": "category"}}
-    chart = Chart("gradient-flow", flow_title(trace), [heat], layout, tall=True)
+    chart = Chart("gradient-flow", flow_title(trace), [heat, *_draw_none(heat, norm_SL)], layout, tall=True)
     mark_findings(chart, findings, int(trace.steps[-1]))
     return chart
 
 
+def _draw_none(heat: dict[str, Any], norm_SL: Floats) -> list[dict[str, Any]]:
+    """Where the gradient is exactly zero, which no logarithm shows: in a colour of its own."""
+    if not (norm_SL == 0).any():
+        return []
+    none_LS = np.where(norm_SL == 0, 1.0, np.nan).T
+    scale = {"colorscale": [[0, RED], [1, RED]], "zmin": 0, "zmax": 1, "showscale": False}
+    hover = {"hovertemplate": "%{y}<br>step %{x}<br>no gradient<extra></extra>"}
+    return [{"type": "heatmap", "x": heat["x"], "y": heat["y"], "z": none_LS, **scale, **hover}]
+
+
 def draw_gradient_lines(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     trace = weights_only(run, GRADIENT_L2)
-    if not len(trace) or not trace.columns:
+    if not len(trace) or not (trace.values > 0).any():
         return None
     ends = [(n, _level(trace.column(n))) for n in (trace.columns[0], trace.columns[-1])]
     title = "Norms of the gradients at the end: " + ", ".join(f"{shorten(n)} {figure(v)}" for n, v in ends)
@@ -59,7 +70,7 @@ def draw_gradient_lines(run: Run, findings: Sequence[Finding] = ()) -> Chart | N
 
 def draw_update_ratio(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     trace = weights_only(run, UPDATE_RATIO)
-    if not len(trace) or not trace.columns:
+    if not len(trace) or not (trace.values > 0).any():
         return None
     low, high = HEALTHY_UPDATES
     chart = Chart(

@@ -51,12 +51,12 @@ def draw_confusion(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
         return None
     table = np.full((counts.classes, counts.classes), np.nan)
     for true, said, samples in fact.confused:
-        if true < counts.classes and said < counts.classes and counts.support[true]:
-            table[true, said] = samples / counts.support[true]
+        if true < counts.classes and said < counts.classes:
+            table[true, said] = samples  # not a share: how many there are of a class was counted in another pass
     names = [str(i) for i in range(counts.classes)]
-    hover = "is %{y}, taken for %{x}<br>%{z:.0%} of its samples<extra></extra>"
+    hover = "is %{y}, taken for %{x}<br>%{z} samples<extra></extra>"
     heat = {"type": "heatmap", "x": names, "y": names, "z": table, "colorscale": HEAT, "hovertemplate": hover}
-    heat |= {"zmin": 0, "colorbar": {"tickformat": ".0%", "thickness": 14}}
+    heat |= {"zmin": 0, "colorbar": {"title": {"text": "samples"}, "thickness": 14}}
     true, said, samples = fact.confused[0]
     layout = axes("predicted", "true class", hovermode="closest")
     layout["xaxis"] |= {"type": "category"}

@@ -1,6 +1,7 @@
 "use strict";
 /* Draws the charts that the page holds as they come into view. */
 (() => {
+  const PAPER = 680; /* pixels between the margins of A4 and of letter */
   const held = JSON.parse(document.getElementById("charts").textContent);
 
   function draw(place) {
@@ -17,5 +18,12 @@
   }, { rootMargin: "400px" });
   places.forEach((place) => seen.observe(place));
   charting.dark.addEventListener("change", () => places.filter((p) => p.dataset.drawn).forEach(draw));
-  window.addEventListener("beforeprint", () => places.filter((p) => !p.dataset.drawn).forEach(draw));
+
+  /* On paper all charts are there, as wide as the paper. */
+  const sized = (width) => places.forEach((p) => Plotly.relayout(p, width ? { width, autosize: false } : { width: null, autosize: true }));
+  window.addEventListener("beforeprint", () => {
+    places.filter((p) => !p.dataset.drawn).forEach(draw);
+    sized(PAPER);
+  });
+  window.addEventListener("afterprint", () => sized(null));
 })();
