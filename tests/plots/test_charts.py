@@ -101,6 +101,25 @@ def test_how_gradients_flow(levels: Any, said: str) -> None:
     assert said in titles(run)["gradient-flow"]
 
 
+def test_gradients_that_are_exactly_zero_have_a_colour_of_their_own() -> None:
+    run = builder(gradients={n: float(v) for n, v in zip(LAYERS, [0, 0, 1, 1, 1, 1], strict=True)}).build()
+    heat, none = next(c for c in plots.charts(run) if c.name == "gradient-flow").data
+    assert np.isnan(heat["z"][:2]).all() and np.isfinite(heat["z"][2:]).all()
+    assert (none["z"][:2] == 1).all() and np.isnan(none["z"][2:]).all()
+    dead = builder(gradients=dict.fromkeys(LAYERS, 0.0)).build()
+    assert "gradient-norms" not in titles(dead) and "No gradient reaches 6 of 6" in titles(dead)["gradient-flow"]
+
+
+def test_confusions_are_counts() -> None:
+    (chart,) = [c for c in plots.charts(whole()) if c.name == "confusion"]
+    assert chart.data[0]["z"][2, 0] == 15
+
+
+def test_the_norms_title_says_where_it_goes() -> None:
+    run = builder().scalar(signals.GRADIENT_GLOBAL_L2, np.geomspace(0.1, 50, STEPS)).build()
+    assert "grows from 0.1" in titles(run)["gradient-norm"]
+
+
 def test_layers_stand_in_the_order_of_the_forward_pass_without_biases() -> None:
     columns = dict.fromkeys(["5.weight", "0.bias", "0.weight", "3.weight"], 1.0)
     (chart,) = [c for c in plots.charts(builder(gradients=columns).build()) if c.name == "gradient-flow"]
