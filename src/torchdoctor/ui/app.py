@@ -25,6 +25,7 @@ from torchdoctor.store.journal import add_note
 from torchdoctor.ui.comparison import compare_page
 from torchdoctor.ui.drawing import Window
 from torchdoctor.ui.forms import read_form
+from torchdoctor.ui.gallery import Gallery, GalleryPages
 from torchdoctor.ui.guard import Access, Guard
 from torchdoctor.ui.lab import LabPages
 from torchdoctor.ui.library import Library
@@ -34,21 +35,24 @@ from torchdoctor.ui.templates import render, static_file
 
 LOOK_SECONDS, LOOKS = 0.1, 9
 """How often files are looked at while a page waits for news, and how many times: it asks about once a second."""
+LAB = "/lab"
+"""Where the gallery's runs stand, beside the user's own."""
 FOR_GOOD = "private, max-age=31536000, immutable"
 
 
-def build_app(library: Library, access: Access) -> Guard:
+def build_app(library: Library, access: Access, gallery: Gallery | None = None) -> Guard:
     """The whole application; nothing in it can be reached but through the guard."""
     pages, worker = Pages(library, access), Worker()
+    gallery = gallery or Gallery()
+    shown = Pages(gallery.library, access, LAB)
     routes = [
         Route("/", pages.overview),
         Route("/api/runs", pages.rows),
-        Route("/run/{name}", pages.run),
         Route("/run/{name}/note", pages.note, methods=["POST"]),
-        Route("/api/run/{name}", pages.state),
-        Route("/api/run/{name}/chart/{chart}", pages.chart),
-        Route("/compare", pages.compare),
         Route("/static/{version}/{name}", pages.static),
+        *pages.routes(),
+        *shown.routes(),
+        *GalleryPages(gallery, access).routes(),
         *LabPages(worker).routes(),
     ]
 
@@ -57,6 +61,7 @@ def build_app(library: Library, access: Access) -> Guard:
         library.warm_up(catalogue)
         yield
         library.close()
+        gallery.close()
         worker.close()
 
     handlers: Any = {TorchdoctorError: _explain, HTTPException: _decline}
@@ -68,9 +73,20 @@ def build_app(library: Library, access: Access) -> Guard:
 class Pages:
     """What each route answers. Whatever reads files does so in a thread, so that one slow run holds up no other."""
 
-    def __init__(self, library: Library, access: Access) -> None:
+    def __init__(self, library: Library, access: Access, place: str = "") -> None:
+        """`place` stands before the addresses of these runs; notes are for those that are the user's own."""
         self._library = library
         self._access = access
+        self._place = place
+
+    def routes(self) -> list[Route]:
+        """Of a run and of two."""
+        return [
+            Route(f"{self._place}/run/{{name}}", self.run),
+            Route(f"{self._place}/api/run/{{name}}", self.state),
+            Route(f"{self._place}/api/run/{{name}}/chart/{{chart}}", self.chart),
+            Route(f"{self._place}/compare", self.compare),
+        ]
 
     async def overview(self, request: Request) -> Response:
         found = await run_in_threadpool(survey, self._library)
@@ -93,7 +109,8 @@ class Pages:
 
     async def run(self, request: Request) -> Response:
         name = request.path_params["name"]
-        return HTMLResponse(await run_in_threadpool(run_page, self._library, name, self._access.form_token))
+        form_token = "" if self._place else self._access.form_token
+        return HTMLResponse(await run_in_threadpool(run_page, self._library, name, form_token, self._place))
 
     async def state(self, request: Request) -> Response:
         """News since the stamp that the page has; where there are none, they are waited for a moment."""
@@ -126,7 +143,7 @@ class Pages:
 
     async def compare(self, request: Request) -> Response:
         names = [request.query_params.get(letter, "") for letter in "ab"]
-        return HTMLResponse(await run_in_threadpool(compare_page, self._library, names))
+        return HTMLResponse(await run_in_threadpool(compare_page, self._library, names, self._place))
 
     async def static(self, request: Request) -> Response:
         found = await run_in_threadpool(static_file, request.path_params["name"])

@@ -11,10 +11,10 @@ from torchdoctor.ui.library import Library
 from torchdoctor.ui.templates import render
 
 
-def compare_page(library: Library, names: Sequence[str]) -> str:
+def compare_page(library: Library, names: Sequence[str], place: str = "") -> str:
     opened = [library.tell_now(name) for name in names]
     found = tell_apart(opened)
     told = [{**describe(each.told, "both"), "address": name} for each, name in zip(opened, names, strict=True)]
     title = " and ".join(each["name"] for each in told)
     charts = embedded({chart.name: chart.to_json() for chart in found.charts})
-    return render("compare.html.j2", title=title, runs=told, comparison=found, charts=charts)
+    return render("compare.html.j2", title=title, runs=told, comparison=found, charts=charts, place=place)

@@ -39,8 +39,9 @@ class Wanted:
     layer: str = ""
 
 
-def run_page(library: Library, name: str, form_token: str) -> str:
-    """The page as far as it can be known at once; its script asks for the rest."""
+def run_page(library: Library, name: str, form_token: str, place: str = "") -> str:
+    """The page as far as it can be known at once; its script asks for the rest, below `place`. Without a token no note
+    can be added."""
     _, run = library.open(name)
     shown = clean(library.find(name).name)
     argv = run.info.get("argv")
@@ -49,6 +50,7 @@ def run_page(library: Library, name: str, form_token: str) -> str:
         title=shown,
         subtitle=clean(" ".join(map(str, argv)) if isinstance(argv, list) else ""),
         name=name,
+        place=place,
         severity="waiting",
         status=_status(run),
         figures=_figures(run),

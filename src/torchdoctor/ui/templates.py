@@ -14,8 +14,8 @@ from torchdoctor.report.template import environment as report_environment
 from torchdoctor.report.template import part, plotly_script
 
 SCRIPT, STYLE = "text/javascript", "text/css"
-OURS = {"ui.css": STYLE, "lab.css": STYLE} | dict.fromkeys(
-    ("list.js", "run.js", "linked.js", "compare.js", "lab.js"), SCRIPT
+OURS = dict.fromkeys(("ui.css", "lab.css", "gallery.css"), STYLE) | dict.fromkeys(
+    ("list.js", "run.js", "linked.js", "compare.js", "lab.js", "gallery.js", "curve.js", "quiz.js"), SCRIPT
 )
 SHARED = {"page.css": STYLE, "charts.js": SCRIPT}
 """What the report has, too."""

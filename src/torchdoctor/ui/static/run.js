@@ -2,7 +2,7 @@
 /* A run's page: asks for what is visible, one request at a time, and renews only what has changed. */
 (() => {
   const page = document.getElementById("run");
-  const address = `/api/run/${encodeURIComponent(page.dataset.name)}`;
+  const address = `${page.dataset.place}/api/run/${encodeURIComponent(page.dataset.name)}`;
   const status = document.getElementById("status");
   const panel = document.getElementById("layer");
   const spoken = document.getElementById("spoken");
