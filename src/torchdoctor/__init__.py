@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from torchdoctor.instruments.probing.probe import linear_probe
     from torchdoctor.instruments.repeating.cost import determinism_cost
     from torchdoctor.instruments.repeating.determinism import deterministic, seed_worker
+    from torchdoctor.instruments.seeing.attention import attention_maps
+    from torchdoctor.instruments.seeing.mistakes import worst_mistakes
+    from torchdoctor.instruments.seeing.preview import preview_batches
+    from torchdoctor.instruments.seeing.saliency import saliency
     from torchdoctor.instruments.serving.skew import compare_samples
     from torchdoctor.instruments.stability import stable
     from torchdoctor.instruments.weight_space.landscape import landscape
@@ -55,6 +59,10 @@ _HOME = {
     "Run": "torchdoctor.run",
     "open_run": "torchdoctor.store.reader",
     "seeds": "torchdoctor.experiments.seed_experiment",
+    "attention_maps": "torchdoctor.instruments.seeing.attention",
+    "worst_mistakes": "torchdoctor.instruments.seeing.mistakes",
+    "preview_batches": "torchdoctor.instruments.seeing.preview",
+    "saliency": "torchdoctor.instruments.seeing.saliency",
     "compare_samples": "torchdoctor.instruments.serving.skew",
     "evaluate": "torchdoctor.instruments.evaluating.evaluation",
     "evaluate_predictions": "torchdoctor.instruments.evaluating.evaluation",
@@ -91,6 +99,7 @@ __all__ = [
     "TorchdoctorError",
     "TrainingHalted",
     "Verdict",
+    "attention_maps",
     "check",
     "compare_samples",
     "determinism_cost",
@@ -108,6 +117,8 @@ __all__ = [
     "open_run",
     "overfit_batch",
     "plots",
+    "preview_batches",
+    "saliency",
     "schedules",
     "seed_worker",
     "seeds",
@@ -118,6 +129,7 @@ __all__ = [
     "validate_batch",
     "watch",
     "weight_distribution",
+    "worst_mistakes",
 ]
 
 

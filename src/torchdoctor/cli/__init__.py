@@ -26,6 +26,10 @@ COMMANDS = {
     "weights": "How its weights are spread, layer by layer.",
     "gradients": "Its gradients, parameter by parameter.",
     "evaluate": "What its model gets right and wrong.",
+    "preview": "Its batches as the model sees them, training beside validation.",
+    "mistakes": "Its model's worst mistakes, to look at.",
+    "attention": "Where its model attends, head by head.",
+    "saliency": "What an answer of its model hangs on.",
     "demo": "See a small broken training diagnosed.",
     "top": "Watch a run in the terminal while it trains.",
     "diagnose": "A verdict on a run that was recorded before.",
@@ -42,7 +46,10 @@ COMMANDS = {
 }
 """Name to one line of help; the command itself is `command` in cli/NAME.py, or made from a table in instruments.py."""
 INSTRUMENTS = frozenset(
-    ("lr", "overfit", "clipping", "noise-scale", "sharpness", "landscape", "probe", "weights", "gradients", "evaluate")
+    (
+        *("lr", "overfit", "clipping", "noise-scale", "sharpness", "landscape", "probe", "weights", "gradients"),
+        *("evaluate", "preview", "mistakes", "attention", "saliency"),
+    )
 )
 
 USAGE_STATUS = 2

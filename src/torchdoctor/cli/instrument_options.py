@@ -87,6 +87,10 @@ def _seed() -> click.Option:
     return _number("--seed", "seed", 0, 0, "Of the random directions.")
 
 
+def _sample() -> click.Option:
+    return _number("--sample", "sample", 0, 0, "Which one, counted over the training batches.")
+
+
 TRAINING = ("--training", "training", "Measure in training mode: dropout on, batch norm by the batch.")
 
 INSTRUMENTS: dict[str, Instrument] = {
@@ -283,6 +287,60 @@ INSTRUMENTS: dict[str, Instrument] = {
             ),
         ),
         less="--batches 10",
+    ),
+    "preview": Instrument(
+        """Batches of your training script as its model sees them, training beside validation.
+
+        After all transforms, on one scale: a difference in preprocessing shows. --plot has the pictures.""",
+        "torchdoctor.preview_batches(train_loader, val_loader)",
+        (
+            _number("--samples", "samples", 1, 9, "Of each split to show."),
+            _number("--batches", "batches", 1, 4, "Of each split to measure."),
+            _flag("--train-only", "validation", "Do not wait for the script's validation.", False, True),
+        ),
+        checkpoint=False,
+        less="--batches 1 --train-only",
+    ),
+    "mistakes": Instrument(
+        """The worst mistakes of the model of your training script, to look at.
+
+        Samples of the largest loss on the script's validation data, with label, prediction and confidence; --plot has
+        the pictures. --checkpoint judges trained weights.""",
+        "torchdoctor.worst_mistakes(model, val_loader, loss_fn)",
+        (
+            _number("--samples", "samples", 1, 12, "To show."),
+            _flag("--train", "validation", "Those of what it trains on instead.", False, True),
+            _number("--batches", "batches", 1, None, "The first so many; all by default."),
+        ),
+        less="--batches 10",
+    ),
+    "attention": Instrument(
+        """Where the model of your training script attends, layer by layer and head by head.
+
+        For one sample; heads that look everywhere or at one token are named, and attention on padding.""",
+        "torchdoctor.attention_maps(model, batch)",
+        (
+            _sample(),
+            _option("--layer", "layer", metavar="NAME", help="Draw this layer alone, by its name or number."),
+            _number("--head", "head", 0, None, "Draw this head alone, with its tokens."),
+        ),
+    ),
+    "saliency": Instrument(
+        """What an answer of your training script's model hangs on: pixels, steps, tokens or columns.
+
+        The gradient of one output at the input of one sample. A leaking column or a stamp in a corner shows here.""",
+        "torchdoctor.saliency(model, batch)",
+        (
+            _sample(),
+            _option("--target", "target", metavar="N", type=int, help="The class; by default what is predicted."),
+            _option(
+                "--method",
+                "method",
+                type=click.Choice(["gradient", "input-x-gradient", "integrated", "smooth"]),
+                default="gradient",
+                help="How it is followed back.",
+            ),
+        ),
     ),
 }
 

@@ -1,4 +1,6 @@
 """Figures of a run. `torchdoctor.plots.loss(run)` and the like give Plotly figures; a run may be named by its folder.
+Those of the instruments are here, too: `plots.batches(torchdoctor.preview_batches(train, val))`, `mistakes`,
+`attention`, `saliency`, `lr_range` and `landscape` take a result. `dir(torchdoctor.plots)` names all of them.
 
 `charts(run, findings)` draws all that the run has signals for, as plain data: what the report and the live page show.
 """
@@ -19,6 +21,7 @@ from torchdoctor.plots.losses import draw_loss
 from torchdoctor.plots.notebook import View, view
 from torchdoctor.plots.outcomes import draw_calibration, draw_classes, draw_confusion, draw_worst
 from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
+from torchdoctor.plots.results import GIVEN_BY, drawer
 from torchdoctor.plots.tensor_values import draw_chosen_tensor, draw_gradients, draw_outputs, draw_weights
 from torchdoctor.run import Run
 
@@ -74,8 +77,11 @@ def distributions(
 
 
 def __getattr__(name: str) -> Callable[..., Figure]:
+    if name in GIVEN_BY:
+        return drawer(name)
     if name not in DRAWN:
-        raise AttributeError(f"module 'torchdoctor.plots' has no attribute {name!r}; there are {', '.join(DRAWN)}")
+        known = ", ".join([*DRAWN, *GIVEN_BY])
+        raise AttributeError(f"module 'torchdoctor.plots' has no attribute {name!r}; there are {known}")
 
     def plot(run: Run | str | PathLike[str], findings: Sequence[Finding] = (), *, theme: str = "light") -> Figure:
         chart = DRAWN[name](_opened(run), findings)

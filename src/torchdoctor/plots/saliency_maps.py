@@ -47,8 +47,8 @@ def _draw_map(title: str, values: Array, saliency: Array) -> Chart:
     axis: dict[str, Any] = {"visible": False, "fixedrange": True}
     layout: dict[str, Any] = {"xaxis": {**axis, "range": [0, 2]}, "yaxis": {**axis, "range": [1.1, 0]}}
     layout |= {"hovermode": "closest", "height": HEIGHT + HEADROOM - 60, "margin": MARGIN}
-    place = {"sizex": 0.96, "sizey": 0.98, "sizing": "contain", "xref": "x", "yref": "y", "y": 1.08}
-    anchors = {"xanchor": "center", "yanchor": "bottom", "layer": "above"}
+    place = {"sizex": 0.96, "sizey": 0.98, "sizing": "contain", "xref": "x", "yref": "y", "y": 0.1}
+    anchors = {"xanchor": "center", "yanchor": "top", "layer": "above"}
     layout["images"] = [
         {"source": picture_uri(pixels), "x": at + 0.5, **place, **anchors} for at, (_, pixels) in enumerate(drawn)
     ]
@@ -77,6 +77,7 @@ def _draw_curves(title: str, values: Array, saliency: Array) -> Chart:
         for i, curve in enumerate(curves_CT[:8])
     ]
     chart.layout = axes("position", "the input", height=HEIGHT + 60)
+    chart.layout["xaxis"] |= {"anchor": "y2"}
     chart.layout["yaxis"] |= {"domain": [0.42, 1]}
     chart.layout["yaxis2"] = {"domain": [0, 0.34], "tickformat": ".0%", "title": {"text": "saliency"}}
     return chart

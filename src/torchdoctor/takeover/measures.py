@@ -16,12 +16,11 @@ from torchdoctor.errors import UsageError
 from torchdoctor.facts import ClipFact
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.state import untouched
-from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.probes.graph import saved_targets
+from torchdoctor.takeover import seeing
 
 if TYPE_CHECKING:
     from torchdoctor.instruments.result import Result
-    from torchdoctor.takeover.driving import LoopSubject
     from torchdoctor.takeover.parts import Parts
 
 SETTLED = 20
@@ -136,8 +135,8 @@ def _pairs(parts: Parts, samples: int) -> tuple[Tensor, Tensor] | None:
     with untouched(*parts.subject.parts, loaders=(parts.train_loader,)):
         parts.subject.outputs(parts.train[0])  # what the loop calls is known from here on
         for batch in _loader(parts):
-            given, loss = _given(parts.subject, batch)
-            compared = saved_targets(loss)
+            named, loss = seeing.call_loop(parts.subject, batch)
+            given, compared = list(named.values()), saved_targets(loss)
             if not given or len(compared) != 1 or not compared[0].dim() or len(given[0]) != len(compared[0]):
                 return None
             inputs.append(given[0].detach().cpu())
@@ -145,21 +144,6 @@ def _pairs(parts: Parts, samples: int) -> tuple[Tensor, Tensor] | None:
             if sum(map(len, targets)) >= samples:
                 break
     return torch.cat(inputs), torch.cat(targets)
-
-
-def _given(subject: LoopSubject, batch: Any) -> tuple[list[Tensor], Tensor]:
-    """The tensors that the model gets for this batch, and the loss."""
-    given: list[Tensor] = []
-
-    def note(_module: Any, args: Any, kwargs: Any) -> None:
-        given[:] = batch_tensors([*args, *kwargs.values()])
-
-    handle = subject.called.register_forward_pre_hook(note, with_kwargs=True)
-    try:
-        loss = subject.loss(batch)
-    finally:
-        handle.remove()
-    return given, loss
 
 
 def weights(parts: Parts, **options: Any) -> Result:
@@ -200,6 +184,10 @@ MEASURES = {
     "weights": Measure(weights, drives=False, of_weights=True),
     "gradients": Measure(gradients),
     "evaluate": Measure(evaluate, of_weights=True),
+    "preview": Measure(seeing.preview, drives=False),
+    "mistakes": Measure(seeing.mistakes, of_weights=True),
+    "attention": Measure(seeing.attention, of_weights=True),
+    "saliency": Measure(seeing.saliency, of_weights=True),
 }
 
 

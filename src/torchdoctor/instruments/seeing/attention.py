@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +71,8 @@ class AttentionMaps(Result):
     tokens: list[str]
     maps: Mapping[str, Array] = field(repr=False, default_factory=dict)
     """by layer: heads x queries x keys"""
+    shown: tuple[str | int | None, int | None] = (None, None)
+    """layer and head that are drawn, unless others are asked for"""
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -83,6 +85,8 @@ class AttentionMaps(Result):
 
     def chart(self, layer: str | int | None = None, head: int | None = None) -> Chart:
         """All heads; those of one layer; or one head with its tokens."""
+        if layer is None and head is None:
+            layer, head = self.shown
         chosen = self.layers if layer is None else [self._layer(layer)]
         known = {(h.layer, h.head): h for h in self.heads}
         wanted = [(name, at) for name in chosen for at in range(len(self.maps[name])) if head in (None, at)]
@@ -101,10 +105,18 @@ class AttentionMaps(Result):
     def to_dict(self) -> dict[str, Any]:
         """Without the maps."""
         kept = super().to_dict()
-        del kept["maps"]
+        del kept["maps"], kept["shown"]
         return kept
 
+    def showing(self, layer: str | int | None, head: int | None) -> AttentionMaps:
+        chosen = replace(self, shown=(layer, head))
+        if layer is not None or head is not None:
+            chosen.chart()  # says what there is, where there is no such
+        return chosen
+
     def _layer(self, layer: str | int) -> str:
+        if isinstance(layer, str) and layer.lstrip("-").isdigit() and layer not in self.layers:
+            layer = int(layer)
         if isinstance(layer, int) and -len(self.layers) <= layer < len(self.layers):
             return self.layers[layer]
         if layer not in self.layers:
@@ -119,6 +131,8 @@ def attention_maps(
     inputs: Any,
     sample: int = 0,
     *,
+    layer: str | int | None = None,
+    head: int | None = None,
     call: Call | None = None,
     decode: Any = None,
 ) -> AttentionMaps:
@@ -126,13 +140,14 @@ def attention_maps(
 
     `inputs`: a batch as a loader gives it, (inputs, target) or a mapping, inputs alone, or the loader itself;
     `call(model, batch)` where the model is called in another way. Seen are nn.MultiheadAttention,
-    scaled_dot_product_attention, models of Hugging Face, and a softmax over products of queries and keys. `decode`: a
-    tokenizer, or a function from a list of ids to text. Nothing is changed.
+    scaled_dot_product_attention, models of Hugging Face, and a softmax over products of queries and keys. `layer` (its
+    name or number) and `head` choose what `plot()` shows. `decode`: a tokenizer, or a function from a list of ids to
+    text. Nothing is changed.
     """
     subject, batch = make_subject(model, call), one_batch(inputs)
     with untouched(*subject.parts):
         model.eval()
-        return catch_attention(subject, batch, sample, decode)
+        return catch_attention(subject, batch, sample, decode).showing(layer, head)
 
 
 def catch_attention(subject: Subject, batch: Any, sample: int, decode: Any = None) -> AttentionMaps:

@@ -97,11 +97,14 @@ def worst_mistakes(
 
 
 def find_samples(
-    loader: Iterable[Any], wanted: list[int], pick: Pick | None = None, inputs_of: Callable[[Any], Any] | None = None
+    loader: Iterable[Any],
+    wanted: list[int],
+    pick: Pick | None = None,
+    read: Callable[[Samples, Any], None] | None = None,
 ) -> dict[int, Array]:
-    """Inputs by index, from a second walk that draws what the first one drew. `inputs_of(batch)` gives the batch as the
-    model gets it."""
-    missing, read, known = set(wanted), 0, True
+    """Inputs by index, from a second walk that draws what the first one drew. `read(samples, batch)` takes the samples
+    of a batch, where they are not in it as the model gets them."""
+    missing, passed, known = set(wanted), 0, True
     found: dict[int, Array] = {}
     randomness = Randomness(loader)
     try:
@@ -109,14 +112,17 @@ def find_samples(
             if not missing:
                 break
             rows = Samples()
-            rows.add(batch if inputs_of is None else inputs_of(batch), pick)
+            if read is None:
+                rows.add(batch, pick)
+            else:
+                read(rows, batch)
             count = len(rows.inputs)
             known &= indices is not None and len(indices) == count
-            places = indices if known and indices is not None else range(read, read + count)
+            places = indices if known and indices is not None else range(passed, passed + count)
             here = {place: row for place, row in zip(places, rows.inputs, strict=True) if place in missing}
             found |= here
             missing -= here.keys()
-            read += count
+            passed += count
     finally:
         randomness.put_back()
     return found
@@ -169,16 +175,21 @@ def _title(found: Evaluation, wrong: int | None) -> str:
     pairs = [(_value(w.target), _value(w.prediction)) for w in mistakes]
     common = max(pairs, key=pairs.count)
     if pairs.count(common) > max(1, COMMON * len(mistakes)):
-        return f"{pairs.count(common)} of the {len(mistakes)} worst mistakes take {common[0]} for {common[1]}{share}"
+        return f"{_of(pairs.count(common), mistakes)} take {common[0]} for {common[1]}{share}"
     said = [answer for _, answer in pairs]
     often = max(said, key=said.count)
     if said.count(often) > max(1, len(said) / 2):
-        return f"{said.count(often)} of the {len(mistakes)} worst mistakes are taken for {often}{share}"
+        return f"{_of(said.count(often), mistakes)} are taken for {often}{share}"
     sure = [w for w in mistakes if w.confidence is not None and w.confidence >= SURE]
     if sure:
         least = min(w.confidence or 0.0 for w in sure)
-        return f"{len(sure)} of the {len(mistakes)} worst mistakes are made with {least:.0%} confidence or more{share}"
+        return f"{_of(len(sure), mistakes)} are made with {least:.0%} confidence or more{share}"
     return f"The {len(mistakes)} worst mistakes{share}"
+
+
+def _of(count: int, mistakes: list[Worst]) -> str:
+    whole = len(mistakes)
+    return f"All {whole} worst mistakes" if count == whole > 1 else f"{count} of the {whole} worst mistakes"
 
 
 def _caption(worst: Worst, task: str) -> str:

@@ -74,7 +74,7 @@ class Preview(Result):
             if split.targets:
                 counts = ", ".join(f"{name}: {count}" for name, count in split.targets.items())
                 lines.append(f"  targets in {split.name}: {counts}")
-        if self.input:
+        if self.input and not self.input.startswith("["):
             lines.append(f"  shown: {self.input}")
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 

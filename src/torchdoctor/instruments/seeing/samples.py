@@ -40,7 +40,11 @@ class Samples:
         given, target = read_batch(batch)
         if pick is not None:
             chosen = pick(batch)
-            given = dict(tensors_in(chosen)) if not isinstance(chosen, Tensor) else {"": chosen}
+            given = dict(tensors_in(chosen))
+        self.take(given, target)
+
+    def take(self, given: Mapping[str, Tensor], target: Any) -> None:
+        """The main one of these tensors."""
         self.name, tensor = main_input(given)
         self.type = str(tensor.dtype).removeprefix("torch.")
         self.inputs += [as_array(row) for row in tensor]
