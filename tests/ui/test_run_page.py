@@ -50,7 +50,7 @@ def test_the_page_is_there_before_the_verdict_and_has_the_loss(client: TestClien
 def test_verdict_findings_layers_and_record_follow(client: TestClient, wait_for: Wait) -> None:
     found = wait_for(lambda: examined(client))
     assert found["severity"] == "error" and "zero_grad" in found["parts"]["findings"]
-    assert 'data-layer="fc1"' in found["parts"]["layers"] and "Not examined" in found["parts"]["record"]
+    assert 'data-layer="fc1"' in found["parts"]["layers"] and "Command and seeds" in found["parts"]["record"]
     assert any("error" in line for line in found["heard"])
 
 

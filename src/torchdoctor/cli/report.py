@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from torchdoctor.errors import UsageError
 from torchdoctor.report.json import write_text
 
 if TYPE_CHECKING:
+    from torchdoctor.report.html import Told
     from torchdoctor.telling import Opened
 
 MOST_RUNS = 2
@@ -29,7 +31,12 @@ NAMES = {"html": "torchdoctor-report.html", "markdown": "torchdoctor-report.md"}
     show_default=True,
     help="markdown is for a comment; its figures are PNG files in a folder beside it.",
 )
-def command(runs: tuple[Path, ...], output: str | None, form: str) -> None:
+@click.option(
+    "--with-captures",
+    is_flag=True,
+    help="With pictures of captured batches. Without it they are left out: a report is mailed, and they are your data.",
+)
+def command(runs: tuple[Path, ...], output: str | None, form: str, with_captures: bool) -> None:
     """Write a run as one self-contained HTML page, or as markdown.
 
     RUN is a run's folder, its name in ./torchdoctor-runs, or a folder of runs: then the newest is taken. Two runs are
@@ -47,7 +54,7 @@ def command(runs: tuple[Path, ...], output: str | None, form: str) -> None:
         from torchdoctor.report.html import write_page
         from torchdoctor.telling import tell_apart
 
-        told = [each.told for each in opened]
+        told = [_with_kept(each, with_captures) for each in opened]
         write_text(write_page(told, tell_apart(opened) if len(opened) > 1 else None), target)
     if target != "-":
         click.echo(f"report: {target}", err=True)
@@ -61,6 +68,13 @@ def _open(path: Path) -> Opened:
     if note:
         click.echo(f"torchdoctor: {note}", err=True)
     return tell(directory)
+
+
+def _with_kept(opened: Opened, previews: bool) -> Told:
+    """With what lies beside the record: captures, replays, the check of the script."""
+    from torchdoctor.telling import tell_kept
+
+    return replace(opened.told, kept=tell_kept(Path(opened.run.info["path"]), opened.run, previews))
 
 
 def _write_markdown(opened: Opened, target: str) -> None:

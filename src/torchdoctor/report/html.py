@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchdoctor import __version__
 from torchdoctor.findings import Finding, Place, Severity, Verdict
+from torchdoctor.report.examined import list_diagnoses
 from torchdoctor.report.record import describe_figures, describe_record
 from torchdoctor.report.sheet import current_folder, shorten
 from torchdoctor.report.template import embedded, environment, part, plotly_script
@@ -24,6 +25,21 @@ SOURCE_AROUND = 2
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What lies beside a run's record, in the words of the templates."""
+
+    captures: Sequence[Mapping[str, Any]] = ()
+    replays: Sequence[Mapping[str, Any]] = ()
+    preflight: Mapping[str, Any] | None = None
+    previews: Sequence[Chart] = ()
+    """of captured batches, named as `preview_name` says; none unless they were asked for"""
+
+
+def preview_name(capture: str) -> str:
+    return f"captured-{capture}"
+
+
+@dataclass(frozen=True)
 class Told:
     """One run for a page: what was concluded and what is drawn."""
 
@@ -34,6 +50,7 @@ class Told:
     """name of a finding -> name of its chart"""
     summary: Mapping[str, Any]
     notes: Sequence[Mapping[str, str]] = ()
+    kept: Kept = Kept()
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ class Compared:
 def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
     """The whole page; everything in it that comes from a run is escaped."""
     drawn: dict[str, dict[str, Any]] = {
-        str(i): {c.name: c.to_json() for c in each.charts} for i, each in enumerate(told)
+        str(i): {c.name: c.to_json() for c in (*each.charts, *each.kept.previews)} for i, each in enumerate(told)
     }
     if comparison is not None:
         drawn["both"] = {c.name: c.to_json() for c in comparison.charts}
@@ -68,6 +85,7 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
             style=part("page.css"),
             charting=part("charts.js"),
             script=part("page.js"),
+            copying=part("copy.js"),
             plotly=plotly_script().replace("</script", "<\\/script"),
             charts=embedded(drawn),
         )
@@ -96,11 +114,18 @@ def describe(told: Told, key: str) -> dict[str, Any]:
         "charts": [
             {"name": c.name, "title": clean(c.title), "tall": c.tall} for c in told.charts if c.name not in shown
         ],
-        "ruled_out": [{"name": clean(r.name), "text": clean(r.text)} for r in verdict.ruled_out],
-        "not_examined": [{"name": clean(n.name), "needs": clean(", ".join(n.needs))} for n in verdict.not_examined],
+        "checklist": list_diagnoses(verdict, key),
+        "captures": [_captured(capture, told.kept.previews) for capture in told.kept.captures],
+        "replays": list(told.kept.replays),
+        "preflight": told.kept.preflight,
         "record": describe_record(verdict),
         "notes": [{k: clean(v) for k, v in note.items()} for note in told.notes],
     }
+
+
+def _captured(capture: Mapping[str, Any], previews: Sequence[Chart]) -> dict[str, Any]:
+    chart = next((c for c in previews if c.name == preview_name(capture["name"])), None)
+    return {**capture, "chart": chart.name if chart else "", "chart_title": clean(chart.title) if chart else ""}
 
 
 def _has_cause(finding: Finding, verdict: Verdict) -> bool:

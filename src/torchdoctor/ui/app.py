@@ -22,6 +22,7 @@ from torchdoctor.lab.asking import Worker
 from torchdoctor.report.text import clean
 from torchdoctor.rules import catalogue
 from torchdoctor.store.journal import add_note
+from torchdoctor.ui.captured import CapturedPages
 from torchdoctor.ui.comparison import compare_page
 from torchdoctor.ui.drawing import Window
 from torchdoctor.ui.forms import read_form
@@ -86,6 +87,7 @@ class Pages:
             Route(f"{self._place}/api/run/{{name}}", self.state),
             Route(f"{self._place}/api/run/{{name}}/chart/{{chart}}", self.chart),
             Route(f"{self._place}/compare", self.compare),
+            *CapturedPages(self._library, self._place).routes(),
         ]
 
     async def overview(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torchdoctor.findings import Verdict
 from torchdoctor.plots.chart import Chart
+from torchdoctor.report.examined import WORDS
 from torchdoctor.report.html import Told, describe
 from torchdoctor.report.record import describe_figures
 from torchdoctor.report.text import clean
@@ -16,6 +17,7 @@ from torchdoctor.store.info import RUNNING
 from torchdoctor.store.journal import LONGEST
 from torchdoctor.summary import summary
 from torchdoctor.telling import Opened
+from torchdoctor.ui.captured import has_kept
 from torchdoctor.ui.drawing import Window, draw
 from torchdoctor.ui.glance import draw_spark, find_loss
 from torchdoctor.ui.layers import grow_tree
@@ -55,6 +57,8 @@ def run_page(library: Library, name: str, form_token: str, place: str = "") -> s
         status=_status(run),
         figures=_figures(run),
         preview=draw_spark(find_loss(run), PREVIEW),
+        captures=has_kept(library, name),
+        diagnoses=WORDS,
         form_token=form_token,
         longest=LONGEST,
     )
@@ -106,7 +110,7 @@ def _parts(made: Made[Opened]) -> dict[str, Any]:
         finding["chart"] = finding["chart"] if finding["chart"] != "loss" else None
     described["charts"] = [c for c in described["charts"] if c["name"] not in shown | {"loss"}]
     tree = grow_tree(made.value.run)
-    names = ("verdict", "findings", "charts", "notes", "record")
+    names = ("verdict", "findings", "charts", "notes", "checklist", "record")
     parts = {each: render_part(each, described) for each in names} | {"layers": render_part("layers", tree)}
     heard = [f"{f['severity']}: {f['title']}" for f in described["findings"]]
     return {"severity": described["severity"], "parts": parts, "heard": heard}

@@ -15,9 +15,13 @@ from torchdoctor.report.template import part, plotly_script
 
 SCRIPT, STYLE = "text/javascript", "text/css"
 OURS = dict.fromkeys(("ui.css", "lab.css", "gallery.css"), STYLE) | dict.fromkeys(
-    ("list.js", "run.js", "linked.js", "compare.js", "lab.js", "gallery.js", "curve.js", "quiz.js"), SCRIPT
+    (
+        *("list.js", "run.js", "captures.js", "linked.js", "compare.js"),
+        *("lab.js", "gallery.js", "curve.js", "quiz.js"),
+    ),
+    SCRIPT,
 )
-SHARED = {"page.css": STYLE, "charts.js": SCRIPT}
+SHARED = {"page.css": STYLE, "charts.js": SCRIPT, "copy.js": SCRIPT}
 """What the report has, too."""
 PLOTLY = "plotly.js"
 
@@ -75,7 +79,7 @@ def render_part(macro: str, *values: Any) -> str:
 
 
 def _template(name: str) -> str:
-    return part(name) if name == "parts.html.j2" else _read("pages", name)
+    return part(name) if name in ("parts.html.j2", "kept.html.j2") else _read("pages", name)
 
 
 @cache
