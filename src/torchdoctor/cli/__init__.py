@@ -111,8 +111,8 @@ def fail(message: str) -> NoReturn:
 
 
 def unknown(what: str, name: str, known: Sequence[str] | dict[str, str], way_out: str, hint: str = "") -> str:
-    """The sentence for a name that there is not, with the close ones."""
-    close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)
+    """The sentence for a name that there is not, with the close ones, unless a hint says what is meant."""
+    close = difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5) if not hint else []
     close += [k for k in known if name.lower() in k and k not in close][: 3 - len(close)]
     meant = f"; did you mean {' or '.join(close)}?" if close else f"; {hint or way_out}"
     return f"there is no {what} {name!r}{meant}{f' ({way_out})' if close else ''}"
