@@ -95,7 +95,7 @@ def __getattr__(name: str) -> Callable[..., Figure]:
 
 
 def __dir__() -> list[str]:
-    return sorted([*DRAWN, "charts", "distributions", "show"])
+    return sorted([*DRAWN, *GIVEN_BY, "charts", "distributions", "show"])
 
 
 def _opened(run: Any) -> Run:

@@ -126,18 +126,15 @@ def _by_feature(sample: Array, kind: str) -> Array:
 def _profile(parts: Sequence[Array]) -> tuple[Array, Array, Array]:
     if not parts or any(len(p) != len(parts[0]) for p in parts):
         return np.zeros(0), np.zeros(0), np.zeros(0)
-    with np.errstate(all="ignore"):
-        known = [np.where(np.isfinite(p), p, np.nan) for p in parts]
-        mean_SF = np.array([_nan_mean(p) for p in known])
-        square_SF = np.array([_nan_mean(p**2) for p in known])
-        mean_F = np.nanmean(mean_SF, axis=0) if np.isfinite(mean_SF).any() else mean_SF[0]
-        spread_F = np.sqrt(np.maximum(_nan_mean(square_SF.T) - mean_F**2, 0.0))
-        noise_F = np.nanstd(mean_SF, axis=0) / np.sqrt(max(1, len(parts) - 1))
+    mean_SF, square_SF = (np.array([_nan_mean(p**power) for p in parts]) for power in (1, 2))
+    mean_F = _nan_mean(mean_SF.T)
+    spread_F = np.sqrt(np.maximum(_nan_mean(square_SF.T) - mean_F**2, 0.0))
+    noise_F = np.sqrt(_nan_mean(((mean_SF - mean_F) ** 2).T) / max(1, len(parts) - 1))
     return mean_F, spread_F, noise_F
 
 
 def _nan_mean(rows: Array) -> Array:
-    """Of each row; of one without a known value NaN, without a warning."""
+    """Of what is finite in each row; of a row without NaN."""
     known = np.isfinite(rows)
     total = np.where(known, rows, 0.0).sum(axis=-1)
     return np.divide(total, known.sum(axis=-1), out=np.full(len(rows), np.nan), where=known.any(axis=-1))
