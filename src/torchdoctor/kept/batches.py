@@ -52,10 +52,18 @@ class Leaf:
         )
 
 
-def last_batches(capture: Capture) -> list[dict[str, Any]]:
-    """Of the step that is captured: several where gradients are accumulated."""
-    steps = capture.document.get("steps") or []
-    return list(steps[-1]["batches"] if steps else capture.document["batches"])
+def batches_of(capture: Capture) -> list[dict[str, Any]]:
+    """Those that the loader had given, the one that the step worked on last; what it had fetched ahead is left out."""
+    document = capture.document
+    steps = document.get("steps") or []
+    given = [batch for step in steps for batch in step["batches"]] if steps else list(document["batches"])
+    lead = document.get("lead", 0) if steps else 0
+    return given[: len(given) - lead]
+
+
+def is_of_the_step(capture: Capture) -> bool:
+    """Whether that last one is the step's own; of a failure that was known late it is a later step's."""
+    return bool(capture.document.get("steps")) or capture.document["taken_at_step"] == capture.step
 
 
 def leaves_of(capture: Capture, batch: dict[str, Any]) -> list[Leaf]:

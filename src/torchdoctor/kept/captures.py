@@ -10,7 +10,7 @@ from typing import Any
 
 from torchdoctor.errors import CaptureError
 from torchdoctor.facts import BirthFact
-from torchdoctor.kept.batches import last_batches, leaves_of, missing_from
+from torchdoctor.kept.batches import batches_of, leaves_of, missing_from
 from torchdoctor.report.replayed import SAMPLES_SHOWN, moment
 from torchdoctor.report.text import clean, count, listed, size
 from torchdoctor.run import Run
@@ -95,13 +95,12 @@ def _rows(capture: Capture) -> list[tuple[str, str]]:
 
 
 def _batch(capture: Capture) -> str:
-    batches = last_batches(capture)
+    batches = batches_of(capture)
     if not batches:
         return "not in this capture"
-    words = [leaf.words for leaf in leaves_of(capture, batches[-1])]
-    said = listed(words, most=6) or "no tensor"
-    several = f"the last of {len(batches)}: " if len(batches) > 1 else ""
-    return several + said + ("; a part of a type that is not captured" if any(map(missing_from, batches)) else "")
+    said = listed([leaf.words for leaf in leaves_of(capture, batches[-1])], most=6) or "no tensor"
+    before = f"; and {count(len(batches) - 1, 'batch', 'batches')} before it" if len(batches) > 1 else ""
+    return said + before + ("; a part of a type that is not captured" if missing_from(batches[-1]) else "")
 
 
 def _tensors(capture: Capture, prefixes: tuple[str, ...], noun: str) -> str:

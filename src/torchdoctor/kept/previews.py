@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchdoctor.errors import CaptureError
-from torchdoctor.kept.batches import Leaf, labels_in, last_batches, leaves_of, samples_in
+from torchdoctor.kept.batches import Leaf, batches_of, is_of_the_step, labels_in, leaves_of, samples_in
 from torchdoctor.plots.chart import Chart
 from torchdoctor.plots.samples import Group, draw_samples
 from torchdoctor.report.text import count, listed, size
@@ -23,7 +23,7 @@ MOST_BYTES = 48_000_000
 
 def draw_preview(capture: Capture, marked: Sequence[int], name: str) -> Chart:
     """`marked`: indices in the batch. CaptureError where there is nothing that can be drawn; it says why."""
-    batches = last_batches(capture)
+    batches = batches_of(capture)
     if not batches:
         raise CaptureError("the batch is not in this capture")
     leaves = leaves_of(capture, batches[-1])
@@ -33,10 +33,10 @@ def draw_preview(capture: Capture, marked: Sequence[int], name: str) -> Chart:
     held, row = samples.entry.shape[0], (samples.entry.stop - samples.entry.start) // samples.entry.shape[0]
     if row > MOST_BYTES or not row:
         raise CaptureError(f"a sample has {size(row)}: not drawn")
-    places = [i for i in marked if 0 <= i < held][:MARKED] if len(batches) == 1 else []
+    places = [i for i in marked if 0 <= i < held][:MARKED] if is_of_the_step(capture) else []
     others = [i for i in range(min(held, OTHERS + MARKED)) if i not in places][:OTHERS]
     most = max(1, MOST_BYTES // row)
-    groups = [("the finding points at", places[:most]), ("others of the batch", others[: most - len(places[:most])])]
+    groups = [("where it broke", places[:most]), ("others", others[: most - len(places[:most])])]
     if not places:
         groups = [(f"the batch's first {len(others)}" if held > len(others) else "the batch", others[:most])]
     labels = labels_in(leaves, samples)
@@ -48,7 +48,7 @@ def _group(capture: Capture, samples: Leaf, labels: Leaf | None, heading: str, r
     values: Any = to_numpy(capture.read_rows(samples.name, rows))
     told: Any = to_numpy(capture.read_rows(labels.name, rows)).reshape(-1) if labels is not None else [None] * len(rows)
     captions = [
-        f"sample {row}" + (f"\nlabel {int(label)}" if label is not None else "")
+        f"#{row}" + (f"\nlabel {int(label)}" if label is not None else "")
         for row, label in zip(rows, told, strict=True)
     ]
     return Group(heading, [np.asarray(value) for value in values], captions)

@@ -37,8 +37,7 @@ def list_diagnoses(verdict: Verdict, key: str) -> dict[str, Any]:
 def _entries(verdict: Verdict, key: str) -> Iterator[tuple[str, dict[str, str]]]:
     """What says more about a diagnosis comes later: it takes the place of what says less."""
     for name in verdict.examined:
-        loaded = find(name)
-        yield name, _entry(name, CLEAR, loaded.title if loaded is not None else "")
+        yield name, _entry(name, CLEAR, _absent(name))
     for missing in verdict.not_examined:
         yield missing.name, _entry(missing.name, UNKNOWN, reason_of(missing.needs)[1])
     for ruled in verdict.ruled_out:
@@ -50,6 +49,16 @@ def _entries(verdict: Verdict, key: str) -> Iterator[tuple[str, dict[str, str]]]
         text = f"{finding.title} (follows from {finding.consequence_of})" if finding.consequence_of else finding.title
         entry = _entry(finding.name, FOUND, text, finding.severity.value)
         yield finding.name, entry | {"anchor": "" if finding.consequence_of else f"finding-{key}-{clean(finding.name)}"}
+
+
+def _absent(name: str) -> str:
+    """What was not seen: a diagnosis states a fault, which must not be read as one."""
+    loaded = find(name)
+    if loaded is None:
+        return "not seen"
+    title = loaded.title.rstrip(".")
+    first = title.partition(" ")[0]
+    return f"not seen: {title if first[1:] != first[1:].lower() else title[:1].lower() + title[1:]}"
 
 
 def _entry(name: str, kind: str, text: str, mark: str = "") -> dict[str, str]:

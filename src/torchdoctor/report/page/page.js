@@ -6,6 +6,7 @@
 
   function draw(place) {
     const chart = held[place.dataset.run][place.dataset.chart];
+    if (chart.layout.height) place.style.height = `${chart.layout.height}px`;
     Plotly.newPlot(place, chart.data, charting.dressed(chart, place.clientWidth), charting.config);
     place.dataset.drawn = "1";
   }

@@ -49,6 +49,10 @@
       else seen.observe(place);
     }
     for (const place of drawn.values()) link.forget(place);
+    const open = new Map([...part.querySelectorAll("details[data-key]")].map((detail) => [detail.dataset.key, detail.open]));
+    for (const detail of fresh.content.querySelectorAll("details[data-key]")) {
+      if (open.has(detail.dataset.key)) detail.open = open.get(detail.dataset.key);
+    }
     part.replaceChildren(fresh.content);
   }
 
