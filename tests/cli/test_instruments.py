@@ -95,6 +95,66 @@ def test_the_others(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     assert said in text and told["instrument"] == words[0] and told["result"]
 
 
+ATTENDING = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+torch.manual_seed(0)
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(50, 16, padding_idx=0)
+        self.layer, self.head = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.Linear(16, 2)
+
+    def forward(self, ids):
+        return self.head(self.layer(self.embed(ids)).mean(1))
+
+
+rows = []
+for i in range(256):
+    ids = torch.randint(1, 50, (12,))
+    ids[4 + i % 8 :] = 0
+    rows.append({"ids": ids, "label": i % 2})
+model = Reader()
+opt = torch.optim.AdamW(model.parameters(), 1e-3)
+for epoch in range(20):
+    for batch in DataLoader(rows, 32, shuffle=True):
+        loss = nn.functional.cross_entropy(model(batch["ids"]), batch["label"])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+"""
+
+
+def test_batches_are_shown_as_the_model_gets_them_not_as_they_come(tmp_path: Path) -> None:
+    seen = SCRIPT.replace("model(a)", "model(a * 100)").replace(
+        '    torch.save(model.state_dict(), "last.pt")',
+        "    model.eval()\n    with torch.no_grad():\n"
+        "        [model(a) for a, b in DataLoader(TensorDataset(x, y), 16)]\n    model.train()",
+    )
+    status, told, text = measure(tmp_path, "preview", "--plot", "preview.html", script=seen)
+    assert status == 0, text
+    training, validation = told["result"]["splits"]
+    assert training["spread"] == pytest.approx(100, rel=0.1) and validation["name"] == "validation"
+    assert "led through the training loop" in text and "groups" not in told["result"]
+    assert "heatmap" in (tmp_path / "preview.html").read_text()
+
+
+def test_mistakes_attention_and_saliency_of_a_script(tmp_path: Path) -> None:
+    status, told, text = measure(tmp_path, "mistakes", "--train", "--samples", "3", "--batches", "2", script=ATTENDING)
+    assert status == 0 and len(told["result"]["worst"]) == 3, text
+    status, told, text = measure(tmp_path, "attention", "--sample", "33", "--layer", "0", script=ATTENDING)
+    assert status == 0 and "of the attention falls on padding" in text, text
+    assert told["result"]["layers"] == ["layer.self_attn"] and told["result"]["sample"] == 33
+    words = ("saliency", "--sample", "1", "--target", "1", "--method", "smooth", "--plot", "saliency.html")
+    status, told, text = measure(tmp_path, *words, script=ATTENDING)
+    assert status == 0 and "on padding" in text and told["result"]["output"] == "output 1", text
+    assert (tmp_path / "saliency.html").exists()
+
+
 def test_weights_of_a_checkpoint(tmp_path: Path) -> None:
     shapes = {"0.weight": (32, 12), "0.bias": (32,), "3.weight": (4, 32), "3.bias": (4,)}
     torch.save({"model": {n: torch.full(s, 0.5) for n, s in shapes.items()}, "epoch": 3}, tmp_path / "last.pt")

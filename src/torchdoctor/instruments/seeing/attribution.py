@@ -26,6 +26,10 @@ METHODS = (GRADIENT, TIMES_INPUT, INTEGRATED, SMOOTH)
 STEPS = 32
 """On the way from nothing to the input (Sundararajan, Taly, Yan, "Axiomatic Attribution for Deep Networks", 2017, take
 20 to 300)."""
+MOST_STEPS = 200
+"""Up to which steps are doubled."""
+INACCURATE = 0.1
+"""Error of the integral, over the change of the output, from which on it is said."""
 NOISES, NOISE = 16, 0.15
 """Noisy copies, and their noise over the range of the input (Smilkov and others, "SmoothGrad", 2017: 10 % to 20 %)."""
 Score = Callable[[Tensor], Tensor]
@@ -194,16 +198,21 @@ def _differentiate(probe: Probe, score: Score, change: Change = lambda tensor: t
 
 
 def _integrate(probe: Probe, score: Score, steps: int) -> Attributed:
-    """From zeros: of a normalised picture the mean, of an embedding no token."""
+    """From zeros: of a normalised picture the mean, of an embedding no token. Where a model is steep near them, as one
+    with layer norm is, twice the steps are taken, and twice again."""
     at = _differentiate(probe, score)
-    total = {k: torch.zeros_like(v) for k, v in at.values.items()}
-    for step in range(steps):
-        slope = _differentiate(probe, score, partial(torch.mul, other=(step + 0.5) / steps))
-        total = {k: t + slope.gradients[k] / steps for k, t in total.items()}
-    saliency = {k: t * at.values[k] for k, t in total.items()}
     change = at.score - _differentiate(probe, score, torch.zeros_like).score
-    summed = sum(float(s.double().sum()) for s in saliency.values())
-    return Attributed(saliency, at.values, True, at.score, abs(summed - change) / max(abs(change), 1e-12))
+    while True:
+        total = {k: torch.zeros_like(v) for k, v in at.values.items()}
+        for step in range(steps):
+            slope = _differentiate(probe, score, partial(torch.mul, other=(step + 0.5) / steps))
+            total = {k: t + slope.gradients[k] / steps for k, t in total.items()}
+        saliency = {k: t * at.values[k] for k, t in total.items()}
+        summed = sum(float(s.double().sum()) for s in saliency.values())
+        error = abs(summed - change) / max(abs(change), 1e-12)
+        if not error > INACCURATE or steps >= MOST_STEPS:
+            return Attributed(saliency, at.values, True, at.score, error)
+        steps *= 2
 
 
 def _smooth(probe: Probe, score: Score, seed: int) -> Attributed:

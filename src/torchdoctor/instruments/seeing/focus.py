@@ -17,8 +17,8 @@ BESIDE = 3.0
 """Times its share of the area that a border or corner must hold of the saliency to be named."""
 MUCH = 0.3
 """And of all saliency."""
-CORNER = 5
-"""A corner is so many parts of a side."""
+CORNER = 4
+"""A corner is a quarter of each side: watermarks and stamps fit in."""
 MOST = 0.5
 """Of the saliency, that one column, channel or token carries to be named alone."""
 

@@ -16,7 +16,15 @@ from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import one_batch
 from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.seeing.attention import padding_of
-from torchdoctor.instruments.seeing.attribution import GRADIENT, METHODS, STEPS, Attributed, Probe, attribute
+from torchdoctor.instruments.seeing.attribution import (
+    GRADIENT,
+    INACCURATE,
+    METHODS,
+    STEPS,
+    Attributed,
+    Probe,
+    attribute,
+)
 from torchdoctor.instruments.seeing.calling import Call, check_sample, given_to, make_subject
 from torchdoctor.instruments.seeing.focus import find_focus
 from torchdoctor.instruments.seeing.samples import Array, Names, as_array, main_input, name_class, spell
@@ -31,8 +39,6 @@ if TYPE_CHECKING:
     from torchdoctor.plots.chart import Chart
 
 Target = int | tuple[int, ...] | None
-INACCURATE = 0.1
-"""Error of an integral from which on it is said."""
 WORDS = {
     "gradient": "the size of the gradient at the input",
     "input-x-gradient": "gradient times input",
@@ -107,10 +113,10 @@ def saliency(
 
     `target`: the class, or the place of the number among the outputs of a sample; by default what the model predicts
     (of outputs for each position the last real one, of maps of classes the most frequent). `method`: "gradient",
-    "input-x-gradient", "integrated" (integrated gradients from zeros, in `steps`) or "smooth" (SmoothGrad).
-    Of a table, gradients count by the spread of their column in the batch: units do not matter. `inputs`, `call`,
-    `decode`, `columns` and `kind` are those of `attention_maps` and `preview_batches`. Nothing is changed: gradients of
-    parameters neither.
+    "input-x-gradient", "integrated" (integrated gradients from zeros, in `steps`, more where these do not add up) or
+    "smooth" (SmoothGrad). Of a table, gradients count by the spread of their column in the batch: units do not matter.
+    `inputs`, `call`, `decode`, `columns` and `kind` are those of `attention_maps` and `preview_batches`. Nothing is
+    changed: gradients of parameters neither.
     """
     if method not in METHODS:
         raise UsageError(f"method is {method!r}; known are {', '.join(METHODS)}")
@@ -244,4 +250,4 @@ def _title(text: str, output: str, saliency: Array) -> str:
 def _notes(found: Attributed) -> list[str]:
     if found.error is None or found.error <= INACCURATE:
         return []
-    return [f"the integral is {found.error:.0%} off the change of the output; more steps come closer"]
+    return [f"the integral is {found.error:.0%} off the change of the output; the model is steep on the way from zeros"]

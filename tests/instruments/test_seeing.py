@@ -1,0 +1,398 @@
+"""What is shown of batches, mistakes, attention and saliency, for many kinds of models, and that nothing is changed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchdoctor
+from torchdoctor import plots
+from torchdoctor.errors import UsageError
+from torchdoctor.instruments.seeing.attribution import METHODS
+from torchdoctor.instruments.seeing.focus import find_focus
+
+torch.manual_seed(0)
+LENGTHS = (16, 5, 9, 12, 7, 3, 16, 8)
+TOKENS = torch.randint(1, 50, (8, 16))
+for row, length in enumerate(LENGTHS):
+    TOKENS[row, length:] = 0
+LABELS = torch.randint(0, 2, (8,))
+
+
+class Reader(nn.Module):
+    """A transformer on tokens; without its mask it attends to padding."""
+
+    def __init__(self, masked: bool = True) -> None:
+        super().__init__()
+        self.masked = masked
+        self.embed = nn.Embedding(50, 32, padding_idx=0)
+        self.place = nn.Parameter(torch.randn(16, 32))
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(32, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        mask = ids == 0 if self.masked else None
+        hidden = self.encoder(self.embed(ids) + self.place, src_key_padding_mask=mask)
+        return self.head(hidden[:, 0] if self.masked else hidden.mean(1))
+
+
+class ByHand(nn.Module):
+    """Causal attention of two heads: as a softmax, or fused."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.fused, self.project = fused, nn.Linear(8, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        samples, steps, _ = x.shape
+        q, k, v = self.project(x).reshape(samples, steps, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        if self.fused:
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            later = torch.ones(steps, steps).triu(1).bool()
+            out = (q @ k.transpose(-1, -2) / 2).masked_fill(later, -torch.inf).softmax(-1) @ v
+        return out.transpose(1, 2).reshape(samples, steps, 8)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(3, 8, batch_first=True), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lstm(x)[0][:, -1]).squeeze()
+
+
+class Stamp(nn.Module):
+    """Looks at one corner of the picture alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.conv(x[:, :, :5, -5:]).relu().mean((2, 3)))
+
+
+def convolutions(channels: int = 3) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(), nn.Linear(16, 3),
+    )  # fmt: skip
+
+
+PICTURES = torch.randn(24, 3, 12, 12)
+CLASSES = torch.randint(0, 3, (24,))
+
+# -- batches --------------------------------------------------------------------------
+
+
+def test_what_comes_out_of_the_loaders_is_shown_as_it_is() -> None:
+    raw = (PICTURES.abs() * 80).clamp(max=255)
+    train = DataLoader(TensorDataset(PICTURES, CLASSES), 8, shuffle=True)
+    found = torchdoctor.preview_batches(train, DataLoader(TensorDataset(raw, CLASSES), 8), samples=4, batches=2)
+    assert found.title.startswith("Validation inputs lie in 0.") and found.kind == "image"
+    assert [s.samples for s in found.splits] == [16, 16] and found.splits[1].high == 255
+    assert sum(found.splits[0].targets.values()) == 16
+    assert [len(g.arrays) for g in found.groups] == [4, 4]
+    assert "validation" in str(found) and "3 x 12 x 12" in str(found)
+    assert len(json.dumps(found.to_dict())) < 3000
+    assert "Validation inputs" in plots.batches(found, theme="dark").layout.title.text
+
+
+@pytest.mark.parametrize(
+    ("batch", "kind", "name", "captions"),
+    [
+        ({"input_ids": TOKENS, "attention_mask": TOKENS.ne(0).long(), "labels": LABELS}, "tokens", "input_ids", 8),
+        ((torch.randn(8, 30, 2), torch.rand(8, 1)), "series", "", 8),
+        ((torch.randn(8, 5), torch.randint(0, 2, (8, 3)).float()), "table", "", 8),
+        ((PICTURES[:8], torch.randint(0, 3, (8, 12, 12))), "image", "", 8),
+        (torch.randn(8, 2000), "series", "", 0),
+        ({"volume": torch.rand(8, 1, 9, 20, 20), "y": torch.rand(8)}, "image", "volume", 8),
+        ((torch.randn(8, 4, dtype=torch.bfloat16), LABELS.bool()), "table", "", 8),
+    ],
+)
+def test_batches_of_many_kinds(batch: Any, kind: str, name: str, captions: int) -> None:
+    found = torchdoctor.preview_batches(batch, samples=8)
+    assert (found.kind, found.input) == (kind, name)
+    assert len(found.groups[0].captions) == captions
+    found.plot("dark")
+
+
+def test_masks_are_drawn_and_labels_named() -> None:
+    found = torchdoctor.preview_batches((PICTURES[:8], torch.randint(0, 3, (8, 12, 12))))
+    assert [g.heading for g in found.groups] == ["training", "training targets"]
+    labels = torchdoctor.preview_batches((torch.randn(2, 5), torch.tensor([[1, 0, 1], [0, 0, 0]])), class_names="abc")
+    assert labels.groups[0].captions == ["a, c", "none"]
+
+
+def test_a_loader_stays_where_it_is() -> None:
+    generator = torch.Generator().manual_seed(3)
+    loader = DataLoader(TensorDataset(PICTURES, CLASSES), 8, shuffle=True, generator=generator)
+    states = generator.get_state(), torch.random.get_rng_state(), random.getstate()
+    torchdoctor.preview_batches(loader)
+    assert torch.equal(generator.get_state(), states[0]) and torch.equal(torch.random.get_rng_state(), states[1])
+    assert random.getstate() == states[2]
+
+
+# -- mistakes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_the_samples_shown_are_those_that_were_judged_worst(shuffled: bool) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False))
+    x = torch.randn(40, 4)
+    x[17] = torch.tensor([9.0, -9, 9, -9])
+    with torch.no_grad():
+        wrong = model(x).argmin(1)
+    loader = DataLoader(TensorDataset(x, wrong), 7, shuffle=shuffled)
+    found = torchdoctor.worst_mistakes(model, loader, nn.CrossEntropyLoss(), samples=5, progress=False)
+    assert found.wrong == 40 and len(found.worst) == 5
+    assert found.group is not None
+    for shown, worst in zip(found.group.arrays, found.worst, strict=True):
+        assert np.array_equal(shown, x[worst.index].numpy())
+    assert "→" in found.group.captions[0] and "%" in found.group.captions[0]
+    assert "40 of 40 are wrong" in found.title and found.title in str(found)
+    assert "group" not in found.to_dict()
+    plots.mistakes(found)
+
+
+def test_mistakes_without_a_class() -> None:
+    model = nn.Linear(5, 1)
+    found = torchdoctor.worst_mistakes(model, [(torch.randn(16, 5), torch.randn(16, 1))] * 3, nn.MSELoss(), samples=4)
+    assert found.wrong is None and found.title.startswith("The 4 samples of the largest loss")
+    maps = [(PICTURES[:8], torch.randint(0, 4, (8, 12, 12)))]
+    found = torchdoctor.worst_mistakes(nn.Conv2d(3, 4, 3, padding=1), maps, nn.CrossEntropyLoss(), samples=3)
+    assert found.group is not None and "of 144 right" in found.group.captions[0]
+
+
+# -- attention ------------------------------------------------------------------------
+
+
+def test_attention_by_hand_and_fused_is_the_same_and_causal() -> None:
+    model, fused, x = ByHand(False), ByHand(True), torch.randn(3, 6, 8)
+    fused.load_state_dict(model.state_dict())
+    mine, theirs = (next(iter(torchdoctor.attention_maps(m, x, 2).maps.values())) for m in (model, fused))
+    assert mine.shape == (2, 6, 6) and np.allclose(mine, theirs, atol=1e-6)
+    assert np.triu(mine, 1).max() == 0 and np.allclose(mine.sum(-1), 1)
+
+
+def test_multihead_attention_with_and_without_its_padding_mask() -> None:
+    masked = torchdoctor.attention_maps(Reader(), (TOKENS, LABELS), 1)
+    assert masked.layers == ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"] and len(masked.heads) == 8
+    assert masked.on_padding == 0 and "padding" not in masked.title
+    weights = masked.maps[masked.layers[0]]
+    assert weights.shape == (4, 16, 16) and weights[:, :5, 5:].max() == 0
+    unmasked = torchdoctor.attention_maps(Reader(False), (TOKENS, LABELS), 1)
+    assert unmasked.on_padding is not None and unmasked.on_padding > 0.4
+    assert "of the attention falls on padding" in unmasked.title
+    assert unmasked.tokens[:5] == [str(t) for t in TOKENS[1, :5].tolist()]
+    assert len(plots.attention(unmasked, theme="dark").layout.images) == 8
+    one = plots.attention(unmasked, layer=1, head=2)
+    assert one.data[0].type == "heatmap" and len(one.layout.xaxis.ticktext) == 16
+    assert len(json.dumps(unmasked.to_dict())) < 4000
+    with pytest.raises(UsageError, match="heads 0 to 3"):
+        unmasked.chart(0, 9)
+
+
+def test_heads_are_named_by_where_they_look() -> None:
+    class Given(nn.Module):
+        def __init__(self, logits: Tensor) -> None:
+            super().__init__()
+            self.logits = nn.Parameter(logits)
+
+        def forward(self, x: Tensor) -> Tensor:
+            eye = torch.eye(x.shape[1]).expand(len(x), len(self.logits), -1, -1)
+            return F.scaled_dot_product_attention(self.logits.expand(len(x), -1, -1, -1), eye, eye, scale=1.0)
+
+    places = torch.arange(7)
+    logits = torch.zeros(5, 7, 7)
+    logits[1, :, 0] = 9.0
+    logits[2, places, places] = 9.0
+    logits[3, places[1:], places[:-1]] = 9.0
+    logits[4] = torch.randn(7, 7) * 2
+    found = torchdoctor.attention_maps(Given(logits), torch.randn(3, 7, 2))
+    patterns = [h.pattern for h in found.heads]
+    assert patterns == ["evenly", "one token", "itself", "the one before", None]
+    assert found.heads[1].token == 0
+    assert found.title == "1 of 5 heads spreads evenly over all keys; 1 of 5 heads looks at position 0 alone"
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_attention_of_hugging_face_is_what_it_says_itself(implementation: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+    )
+    model = transformers.BertForSequenceClassification(config)
+    model.set_attn_implementation(implementation)
+    batch = {"input_ids": TOKENS, "attention_mask": TOKENS.ne(0).long(), "labels": LABELS}
+    found = torchdoctor.attention_maps(model, batch, 1)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        own = model.eval()(**batch, output_attentions=True).attentions
+    for layer, weights in zip(found.layers, own, strict=True):
+        assert np.allclose(found.maps[layer], weights[1].numpy(), atol=1e-5)
+    assert found.on_padding == pytest.approx(0, abs=1e-6)
+
+
+def test_no_attention_is_said() -> None:
+    with pytest.raises(UsageError, match="no attention was seen in Linear"):
+        torchdoctor.attention_maps(nn.Linear(3, 3), torch.randn(4, 3))
+    with pytest.raises(UsageError, match=r"the batch holds 8 \(0 to 7\)"):
+        torchdoctor.attention_maps(Reader(), TOKENS, 8)
+
+
+# -- saliency -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stamp_in_a_corner_shows(method: str) -> None:
+    found = torchdoctor.saliency(Stamp(), (torch.randn(5, 3, 32, 32), CLASSES[:5]), sample=3, method=method)
+    assert found.title.startswith("100% of the saliency lies in the upper right corner (6% of the area), for output ")
+    outside = found.saliency.copy()
+    outside[:, :5, -5:] = 0
+    assert found.saliency.any() and not outside.any()
+    assert len(plots.saliency(found).layout.images) == 2
+    assert len(json.dumps(found.to_dict())) < 2000
+
+
+def test_gradients_are_those_of_autograd_at_that_sample() -> None:
+    model = convolutions().eval()
+    found = torchdoctor.saliency(model, PICTURES, target=1, sample=5)
+    x = PICTURES[5:6].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(model(x)[0, 1], x)
+    assert np.allclose(found.saliency, expected[0].numpy(), atol=1e-6)
+    assert found.score == pytest.approx(float(model(x)[0, 1].detach()), abs=1e-5)
+
+
+def test_integrated_gradients_add_up_to_the_change_of_the_output() -> None:
+    model = convolutions().eval()
+    found = torchdoctor.saliency(model, PICTURES, target=1, sample=5, method="integrated", steps=200)
+    with torch.no_grad():
+        change = model(PICTURES[5:6])[0, 1] - model(torch.zeros(1, 3, 12, 12))[0, 1]
+    assert float(found.saliency.sum()) == pytest.approx(float(change), rel=0.05, abs=1e-3)
+    assert found.notes == []
+
+
+def test_a_leaking_column_is_named_whatever_its_unit() -> None:
+    model = nn.Linear(8, 1)
+    with torch.no_grad():
+        model.weight.fill_(0.1)
+        model.weight[0, 6] = 3000.0
+    x = torch.randn(64, 8)
+    x[:, 6] /= 1000
+    found = torchdoctor.saliency(model, (x, torch.randn(64, 1)), columns=[*"abcdef", "leak", "h"])
+    assert found.title.startswith("Column 6 (leak) carries 8") and found.kind == "table"
+    assert next(iter(found.shares)) == "column 6 (leak)"
+    assert found.by_input == {"input": 1.0}
+    found.plot("dark")
+
+
+def test_tokens_by_their_embeddings() -> None:
+    found = torchdoctor.saliency(Reader(), (TOKENS, LABELS), sample=3)
+    assert found.kind == "tokens" and found.saliency.shape == (16,)
+    assert not found.saliency[LENGTHS[3] :].any() and found.saliency[: LENGTHS[3]].all()
+    unmasked = torchdoctor.saliency(Reader(False), (TOKENS, LABELS), sample=5, decode=lambda ids: f"w{ids[0]}")
+    assert "of the saliency lies on padding" in unmasked.title and unmasked.names[0] == f"w{TOKENS[5, 0]}"
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "kind", "output"),
+    [
+        (Recurrent(), torch.randn(4, 30, 3), "series", "the output"),
+        (nn.Conv2d(3, 4, 3, padding=1), PICTURES, "image", "class "),
+        (ByHand(True), torch.randn(3, 12, 8), "series", "at position 11"),
+        (
+            nn.Sequential(nn.Conv3d(1, 2, 3), nn.Flatten(), nn.LazyLinear(2)),
+            torch.randn(2, 1, 20, 21, 22),
+            "image",
+            "o",
+        ),
+    ],
+)
+def test_models_of_many_kinds(model: nn.Module, inputs: Tensor, kind: str, output: str) -> None:
+    model(inputs)
+    found = torchdoctor.saliency(model, inputs, sample=1)
+    assert found.kind == kind and output in found.output and found.saliency.shape == tuple(inputs.shape[1:])
+    found.plot()
+
+
+def test_several_inputs_share_the_saliency() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(7, 2)
+
+        def forward(self, x: Tensor, extra: Tensor) -> Tensor:
+            return self.head(torch.cat([x * 0.01, extra], 1))
+
+    batch = {"x": torch.randn(6, 4), "extra": torch.randn(6, 3), "y": LABELS[:6]}
+    found = torchdoctor.saliency(Two(), batch)
+    assert next(iter(found.by_input)) == "extra" and "by input: extra" in str(found)
+
+
+def test_what_has_no_gradient_says_why() -> None:
+    class Closed(nn.Linear):
+        @torch.no_grad()
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)
+
+    class Rounded(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x * 0)
+
+    with pytest.raises(UsageError, match=r"under torch.no_grad\(\)"):
+        torchdoctor.saliency(Closed(3, 2), torch.randn(4, 3))
+    assert "Nothing in the input moves" in torchdoctor.saliency(Rounded(3, 2), torch.randn(4, 3)).title
+    with pytest.raises(UsageError, match=r"target is \(9,\)"):
+        torchdoctor.saliency(nn.Linear(3, 2), torch.randn(4, 3), target=9)
+    with pytest.raises(UsageError, match="known are gradient"):
+        torchdoctor.saliency(nn.Linear(3, 2), torch.randn(4, 3), method="lime")
+
+
+def test_a_border_is_named() -> None:
+    saliency = np.full((3, 32, 32), 0.001)
+    saliency[:, :2] = saliency[:, -2:] = saliency[..., :2] = saliency[..., -2:] = 1.0
+    assert (
+        "% of the saliency lies in the outer 2 pixels (23% of the area)" in find_focus(saliency, "image", (), None).text
+    )
+
+
+# -- nothing is changed ---------------------------------------------------------------
+
+USES: dict[str, Callable[[nn.Module], Any]] = {
+    "mistakes": lambda m: torchdoctor.worst_mistakes(m, [(PICTURES, CLASSES)], nn.CrossEntropyLoss(), progress=False),
+    "saliency": lambda m: torchdoctor.saliency(m, (PICTURES, CLASSES), sample=2, method="smooth"),
+    "integrated": lambda m: torchdoctor.saliency(m, (PICTURES, CLASSES), sample=2, method="integrated", steps=4),
+}
+
+
+@pytest.mark.parametrize("name", [*USES, "attention"])
+def test_nothing_is_changed(name: str) -> None:
+    model = Reader() if name == "attention" else convolutions()
+    model.train()
+    parameters = list(model.parameters())
+    parameters[0].grad = torch.ones_like(parameters[0])
+    parameters[1].requires_grad_(False)
+    state = copy.deepcopy(model.state_dict())
+    hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()]
+    draws = torch.random.get_rng_state(), random.getstate()
+    USES[name](model) if name in USES else torchdoctor.attention_maps(model, TOKENS)
+    assert all(torch.equal(value, model.state_dict()[key]) for key, value in state.items())
+    assert all(m.training for m in model.modules())
+    assert [p.grad is not None for p in parameters] == [True] + [False] * (len(parameters) - 1)
+    assert torch.equal(parameters[0].grad, torch.ones_like(parameters[0])) and not parameters[1].requires_grad
+    assert torch.equal(torch.random.get_rng_state(), draws[0]) and random.getstate() == draws[1]
+    assert [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()] == hooks
