@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from capturing import capture_pictures
 from processes import preloaded_torchdoctor
 from recording import record
+from torchdoctor.store.replays import Replayed, keep_replay
 
 
 def test_one_file_that_holds_everything(tmp_path: Path) -> None:
@@ -62,3 +64,17 @@ def test_markdown_with_pictures(tmp_path: Path) -> None:
     text = (tmp_path / "comment.md").read_text()
     assert "missing-zero-grad" in text and "](comment/loss.png)" in text
     assert (tmp_path / "comment" / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_captures_are_told_and_their_pictures_only_if_asked_for(tmp_path: Path) -> None:
+    run = record(tmp_path / "a")
+    capture_pictures(run)
+    keep_replay(run, Replayed(1.8e9, 30, "step-000030-nonfinite", ["train.py"], change="float32 throughout", gone=True))
+    plain = preloaded_torchdoctor("report", str(run), "-o", "-", cwd=tmp_path).stdout
+    said, charts = plain.split('id="charts"')
+    assert "Step 30: the loss or a gradient was not finite" in said and "The failure is gone." in said
+    assert "torchdoctor replay a --step 30" in said and "data:image/png" not in charts.partition("</script>")[0]
+    shown = preloaded_torchdoctor("report", str(run), "--with-captures", "-o", "-", cwd=tmp_path).stdout
+    assert "data:image/png" in shown.split('id="charts"')[1].partition("</script>")[0] and len(shown) < 8_000_000
+    comment = preloaded_torchdoctor("report", str(run), "--format", "markdown", "-o", "-", cwd=tmp_path).stdout
+    assert "- step 30 with float32 throughout: The failure is gone." in comment

@@ -84,7 +84,7 @@ def _write_markdown(opened: Opened, target: str) -> None:
     told = opened.told
     wanted = dict.fromkeys([*told.pictures.values(), "loss"])
     charts = [chart for chart in told.charts if chart.name in wanted]
-    text = markdown.dump(told.verdict)
+    text = f"{markdown.dump(told.verdict)}\n{markdown.dump_kept(_with_kept(opened, previews=False).kept)}"
     if target == "-" or find_browser() is None:
         why = "standard output has no folder for them" if target == "-" else "no browser was found to draw them"
         click.echo(f"torchdoctor: without figures, since {why}", err=True)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchdoctor.findings import Finding, Place, Severity, Verdict
 from torchdoctor.report.letter import explanation
 from torchdoctor.report.sheet import current_folder, shorten
 from torchdoctor.report.text import clean, clean_block
+
+if TYPE_CHECKING:
+    from torchdoctor.report.html import Kept
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|])")
 MARKS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Info"}
@@ -17,6 +21,22 @@ MARKS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "I
 
 def dump(verdict: Verdict) -> str:
     return "\n".join(_write(verdict, current_folder())).rstrip() + "\n"
+
+
+def dump_kept(kept: Kept) -> str:
+    """What lies beside the record, in short: captured steps, what came of replays, the check of the script."""
+    return "\n".join(_write_kept(kept)).rstrip() + "\n"
+
+
+def _write_kept(kept: Kept) -> Iterator[str]:
+    if kept.captures:
+        lines = (f"- step {c['step']}: {plain(c['reason'])} ({_code(c['command'])})" for c in kept.captures)
+        yield from ("### Captured steps", "", *lines, "")
+    if kept.replays:
+        told = ((r, f" with {plain(r['change'])}" if r["change"] else "") for r in kept.replays)
+        yield from ("### Replays", "", *(f"- step {r['step']}{how}: {plain(r['conclusion'])}" for r, how in told), "")
+    if kept.preflight and kept.preflight["said"]:
+        yield from ("### Before training", "", plain(f"{kept.preflight['said']} {kept.preflight['warning']}"), "")
 
 
 def _write(verdict: Verdict, cwd: Path) -> Iterator[str]:
