@@ -10,6 +10,7 @@ from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, mark_findings, shorten
 from torchdoctor.plots.layers import positive, shrink
 from torchdoctor.plots.palette import BLUE, HEAT, ORANGE, RED
+from torchdoctor.plots.thinning import group
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import ACTIVATION
@@ -27,16 +28,15 @@ def draw_activation_health(run: Run, findings: Sequence[Finding] = ()) -> Chart 
     names = [n for n in run.modules if n in spread or any(n in s for s in shares.values())] or list(spread)
     if not names:
         return None
-    labels = [shorten(n) for n in names]
+    held = [np.array([found.get(n, np.nan) for n in names]) for found in (*shares.values(), spread)]
+    labels, (*levels, scale) = group([shorten(n) for n in names], held)
     chart = Chart("activations", _title(shares, spread, names))
-    for (kind, share), colour in zip(shares.items(), (RED, ORANGE), strict=True):
-        values = np.array([share.get(n, np.nan) for n in names])
+    for kind, values, colour in zip(shares, levels, (RED, ORANGE), strict=True):
         if np.isfinite(values).any():
             bars = {"type": "bar", "name": f"{kind} units" if kind == "dead" else f"{kind} outputs", "x": labels}
             chart.data.append({**bars, "y": values, "marker": {"color": colour}, "opacity": 0.75})
-    scale = positive(np.array([spread.get(n, np.nan) for n in names]))
     curve = {"type": "scatter", "mode": "lines+markers", "name": "spread of the output", "yaxis": "y2"}
-    chart.data.append({**curve, "x": labels, "y": scale, "line": {"color": BLUE, "width": 2}})
+    chart.data.append({**curve, "x": labels, "y": positive(scale), "line": {"color": BLUE, "width": 2}})
     chart.layout = axes("layer, in the order of the forward pass", "share", barmode="group")
     chart.layout["xaxis"] |= {"type": "category", "automargin": True}
     chart.layout["yaxis"] |= {"range": [0, 1.05], "tickformat": ".0%"}
@@ -53,9 +53,9 @@ def draw_dead_units(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
         return None
     trace = trace.select([n for n in run.modules if n in known] or known)
     steps, share_SL = shrink(trace)
-    labels = [shorten(n) for n in trace.columns]
+    labels, (share_LS,) = group([shorten(n) for n in trace.columns], [share_SL.T])
     hover = "%{y}<br>step %{x}<br>%{z:.0%} dead<extra></extra>"
-    heat = {"type": "heatmap", "x": steps, "y": labels, "z": share_SL.T, "colorscale": HEAT, "hovertemplate": hover}
+    heat = {"type": "heatmap", "x": steps, "y": labels, "z": share_LS, "colorscale": HEAT, "hovertemplate": hover}
     heat |= {"zmin": 0, "zmax": 1, "colorbar": {"title": {"text": "dead"}, "tickformat": ".0%", "thickness": 14}}
     late = _late(trace)
     worst = max(late, key=lambda n: late[n]) if late else trace.columns[0]

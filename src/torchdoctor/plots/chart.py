@@ -15,6 +15,7 @@ import numpy as np
 
 from torchdoctor.findings import Finding, Severity
 from torchdoctor.plots.palette import BAND, CYCLE, GREEN, ORANGE, RED, SKY
+from torchdoctor.plots.thinning import enclose, pick
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -81,11 +82,13 @@ def axes(x: str, y: str, *, log: bool = False, **more: Any) -> dict[str, Any]:
 
 def line(name: str, x: Any, y: Any, colour: str, **more: Any) -> dict[str, Any]:
     style = {"color": colour, "width": more.pop("width", 2), "dash": more.pop("dash", "solid")}
+    x, y = pick(x, y)
     return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": style, **more}
 
 
 def between(low: Any, high: Any, x: Any, colour: str, name: str) -> list[dict[str, Any]]:
     """The space between two curves, shaded."""
+    x, low, high = enclose(x, low, high)
     edge = {"type": "scatter", "mode": "lines", "x": x, "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
     return [{**edge, "y": low}, {**edge, "y": high, "fill": "tonexty", "fillcolor": faint(colour, 0.18), "name": name}]
 

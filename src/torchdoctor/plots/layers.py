@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy as np
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, band, between, line, mark_findings, shorten
 from torchdoctor.plots.palette import CYCLE, GREY, HEAT, RED
+from torchdoctor.plots.thinning import farthest, group, unwarned
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.run import Floats, Run, Trace
@@ -33,25 +32,25 @@ def draw_gradient_flow(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     steps, norm_SL = shrink(trace)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_LS = np.log10(norm_SL).T
-    log_LS[~np.isfinite(log_LS)] = np.nan
-    labels = [shorten(name) for name in trace.columns]
+    labels, (log_LS,) = group([shorten(name) for name in trace.columns], [log_LS])
+    none_LS = np.isneginf(log_LS)
+    log_LS = np.where(np.isfinite(log_LS), log_LS, np.nan)
     hover = "%{y}<br>step %{x}<br>norm 10^%{z:.2f}<extra></extra>"
     heat = {"type": "heatmap", "x": steps, "y": labels, "z": log_LS, "colorscale": HEAT, "hovertemplate": hover}
     heat["colorbar"] = {"title": {"text": "log10 of norm"}, "thickness": 14}
     layout = axes("step", "", hovermode="closest") | {"yaxis": {"automargin": True, "type": "category"}}
-    chart = Chart("gradient-flow", flow_title(trace), [heat, *_draw_none(heat, norm_SL)], layout, tall=True)
+    chart = Chart("gradient-flow", flow_title(trace), [heat, *_draw_none(heat, none_LS)], layout, tall=True)
     mark_findings(chart, findings, int(trace.steps[-1]))
     return chart
 
 
-def _draw_none(heat: dict[str, Any], norm_SL: Floats) -> list[dict[str, Any]]:
+def _draw_none(heat: dict[str, Any], none_LS: np.ndarray) -> list[dict[str, Any]]:
     """Where the gradient is exactly zero, which no logarithm shows: in a colour of its own."""
-    if not (norm_SL == 0).any():
+    if not none_LS.any():
         return []
-    none_LS = np.where(norm_SL == 0, 1.0, np.nan).T
     scale = {"colorscale": [[0, RED], [1, RED]], "zmin": 0, "zmax": 1, "showscale": False}
     hover = {"hovertemplate": "%{y}<br>step %{x}<br>no gradient<extra></extra>"}
-    return [{"type": "heatmap", "x": heat["x"], "y": heat["y"], "z": none_LS, **scale, **hover}]
+    return [{"type": "heatmap", "x": heat["x"], "y": heat["y"], "z": np.where(none_LS, 1.0, np.nan), **scale, **hover}]
 
 
 def draw_gradient_lines(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -102,22 +101,8 @@ def shrink(trace: Trace, most: int = COLUMNS) -> tuple[np.ndarray, Floats]:
     """At most so many steps: of each stretch the value farthest from its median, so that a spike stays."""
     if len(trace) <= most:
         return trace.steps, np.array(trace.values)
-    parts = np.array_split(np.arange(len(trace)), most)
-    rows = []
-    for part in parts:
-        with unwarned():
-            middle = np.nanmedian(trace.values[part], axis=0)
-            up, down = np.nanmax(trace.high[part], axis=0), np.nanmin(trace.low[part], axis=0)
-        rows.append(np.where(up - middle >= middle - down, up, down))
-    return trace.steps[[part[-1] for part in parts]], np.array(rows)
-
-
-@contextlib.contextmanager
-def unwarned() -> Iterator[None]:
-    """Of columns that were never measured the median is NaN, and that is all there is to say."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
+    last, values = farthest(trace.values, trace.low, trace.high, most)
+    return trace.steps[last], values
 
 
 def positive(values: Floats) -> Floats:
