@@ -156,10 +156,9 @@ class Pages:
 
 def _read_wanted(request: Request) -> Wanted:
     asked = request.query_params
-    charts = [name for name in asked.get("charts", "").split(",") if name]
-    return Wanted(
-        asked.get("since", ""), charts, _read_window(asked.get("first"), asked.get("last")), asked.get("layer", "")
-    )
+    charts, have = ([name for name in asked.get(words, "").split(",") if name] for words in ("charts", "have"))
+    window = _read_window(asked.get("first"), asked.get("last"))
+    return Wanted(asked.get("since", ""), have, charts, window, asked.get("layer", ""))
 
 
 def _read_window(first: str | None, last: str | None) -> Window | None:

@@ -1,17 +1,30 @@
 "use strict";
-/* Charts over steps belong together: one cursor, one zoom, and keys for both.
+/* Charts over steps belong together: one cursor, one zoom, and keys for both. The one that somebody acts on is drawn at
+   once, the others one after the other, those on the screen first, so that no input waits for more than one of them.
 
    linked(zoomed) gives {draw, redraw, forget, range}; `zoomed` is called when the visible steps have changed. */
 const linked = (zoomed) => {
   const drawn = new Map(); /* place -> chart */
+  const whole = new Map(); /* place -> the same over all steps, as it was last given */
+  const due = new Map(); /* place -> what to call when it is drawn: charts that wait for their turn */
   const spoken = document.getElementById("spoken");
   /* Plotly comes last, for it is large: what is asked for comes meanwhile. */
   const ready = document.readyState === "complete" || window.Plotly ? Promise.resolve()
     : new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
   let range = null; /* [first, last] of the visible steps; null: all */
   let cursor = null;
-  let settling = false;
+  let resets = 0;
+  let working = false;
 
+  const near = new Set(); /* on the screen or just beside it */
+  const far = new Set(); /* to be drawn again when they come near */
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) near.add(target);
+      else near.delete(target);
+      if (isIntersecting && far.delete(target)) later(target);
+    }
+  }, { rootMargin: "300px" });
   const overSteps = (chart) => chart?.layout?.xaxis?.title?.text === "step";
 
   function layoutOf(place, chart) {
@@ -20,19 +33,57 @@ const linked = (zoomed) => {
     if (overSteps(chart)) {
       layout.xaxis = { ...layout.xaxis, ...(range ? { range: [...range], autorange: false } : { autorange: true }) };
       layout.xaxis.uirevision = String(range);
+      layout.yaxis = { ...layout.yaxis, uirevision: resets };
     }
     return layout;
   }
 
+  /* Resolves when it stands on the page. */
   async function draw(place, chart) {
     drawn.set(place, chart);
+    if (range === null) whole.set(place, chart);
     place.dataset.drawn = "1";
-    await ready;
-    if (drawn.get(place) !== chart) return; /* a newer one came meanwhile, or none is wanted */
+    seen.observe(place);
+    await new Promise((resolve) => later(place, resolve));
+  }
+
+  function later(place, done) {
+    const before = due.get(place);
+    due.set(place, () => { before?.(); done?.(); });
+    if (working) return;
+    working = true;
+    ready.then(work);
+  }
+
+  /* One chart, then a frame for whatever else there is to do. */
+  async function work() {
+    while (due.size) {
+      const place = nearest([...due.keys()]);
+      const done = due.get(place);
+      due.delete(place);
+      far.delete(place);
+      await render(place);
+      done();
+      await new Promise((resolve) => { requestAnimationFrame(() => setTimeout(resolve)); });
+    }
+    working = false;
+  }
+
+  function nearest(places) {
+    const far = (place) => {
+      const { top, bottom } = place.getBoundingClientRect();
+      return Math.max(0, -bottom, top - window.innerHeight);
+    };
+    return places.length < 2 ? places[0] : places.map((place) => [far(place), place]).reduce((a, b) => (b[0] < a[0] ? b : a))[1];
+  }
+
+  async function render(place) {
+    const chart = drawn.get(place);
+    if (!chart || !place.isConnected) return; /* not wanted any more */
     place.querySelector(":scope > .preview")?.remove();
     place.setAttribute("aria-label", chart.title);
     place.classList.toggle("tall", Boolean(chart.tall));
-    await Plotly.react(place, chart.data, layoutOf(place, chart), charting.config);
+    await Plotly.react(place, chart.data, layoutOf(place, chart), { ...charting.config, ...(overSteps(chart) ? { doubleClick: false } : {}) });
     listen(place);
     showCursor(place);
   }
@@ -48,11 +99,11 @@ const linked = (zoomed) => {
     place.on("plotly_hover", (event) => moveCursor(event.xvals?.[0] ?? event.points[0].x));
     place.on("plotly_unhover", () => moveCursor(null));
     place.on("plotly_relayout", (change) => {
-      if (settling) return;
-      if (change["xaxis.autorange"]) zoom(null);
-      else if ("xaxis.range[0]" in change) zoom([change["xaxis.range[0]"], change["xaxis.range[1]"]].map(Number));
-      else if (Array.isArray(change["xaxis.range"])) zoom(change["xaxis.range"].map(Number));
+      if (change["xaxis.autorange"]) zoom(null, place);
+      else if ("xaxis.range[0]" in change) zoom([change["xaxis.range[0]"], change["xaxis.range[1]"]].map(Number), place, true);
+      else if (Array.isArray(change["xaxis.range"])) zoom(change["xaxis.range"].map(Number), place, true);
     });
+    place.on("plotly_doubleclick", () => zoom(null, place));
     place.addEventListener("keydown", (event) => press(event, place));
   }
 
@@ -75,19 +126,19 @@ const linked = (zoomed) => {
     line.style.height = `${h}px`;
   }
 
-  function zoom(wanted) {
+  /* `shown`: the place where somebody zoomed shows these steps already. */
+  function zoom(wanted, place, shown = false) {
     if (wanted && !wanted.every(Number.isFinite)) return;
+    if (!wanted) resets += 1;
     range = wanted;
-    settling = true;
-    const waits = [];
-    for (const [place, chart] of drawn) {
-      if (!overSteps(chart)) continue;
-      waits.push(Plotly.relayout(place, range ? { "xaxis.range": [...range] } : { "xaxis.autorange": true }));
+    if (!range) for (const [each, chart] of whole) drawn.set(each, chart);
+    if (!shown) render(place);
+    else showCursor(place);
+    for (const [each, chart] of drawn) {
+      if (each === place || !overSteps(chart)) continue;
+      if (near.has(each)) later(each);
+      else far.add(each);
     }
-    Promise.allSettled(waits).then(() => {
-      settling = false;
-      for (const place of drawn.keys()) showCursor(place);
-    });
     zoomed(range);
   }
 
@@ -107,9 +158,9 @@ const linked = (zoomed) => {
     } else if (event.key === "+" || event.key === "-") {
       const middle = cursor ?? low + width / 2;
       const half = (width / 2) * (event.key === "+" ? 0.5 : 2);
-      zoom([middle - half, middle + half]);
+      zoom([middle - half, middle + half], place);
     } else if (event.key === "0" || event.key === "Escape") {
-      zoom(null);
+      zoom(null, place);
     } else {
       return;
     }
@@ -132,6 +183,8 @@ const linked = (zoomed) => {
   }
 
   function forget(place) {
+    for (const held of [whole, near, far]) held.delete(place);
+    seen.unobserve(place);
     if (!drawn.delete(place)) return;
     delete place.dataset.drawn;
     window.Plotly?.purge(place);

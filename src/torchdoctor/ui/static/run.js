@@ -8,8 +8,10 @@
   const spoken = document.getElementById("spoken");
   const visible = new Set();
   const stale = new Set(); /* drawn once, out of date since: drawn again when they come into view */
+  const wholes = new WeakMap(); /* place -> the state of which all its steps were drawn */
   const heard = new Set();
   const LAYER = ["layer-gradient", "layer-update", "layer-activation", "layer-weight-distribution", "layer-gradient-distribution", "layer-activation-distribution"];
+  let tags = []; /* of the parts that are shown */
   let layer = null;
   let live = true;
   let failures = 0;
@@ -17,8 +19,12 @@
   let timer = 0;
   let first = true;
 
-  const link = linked(() => {
-    for (const place of link.drawn.keys()) stale.add(place);
+  const link = linked((range) => {
+    for (const [place, chart] of link.drawn) {
+      if (!link.overSteps(chart)) continue;
+      if (range || wholes.get(place) !== page.dataset.stamp) stale.add(place);
+      else stale.delete(place);
+    }
     soon(120);
   });
 
@@ -67,10 +73,11 @@
     live = found.running || found.pending;
     status.textContent = found.status;
     status.classList.toggle("live", found.running);
-    renew(page.querySelector("[data-part=figures]"), found.figures);
+    if (found.figures) renew(page.querySelector("[data-part=figures]"), found.figures);
     if (found.severity) document.getElementById("verdict").className = `verdict ${found.severity}`;
     if (found.failed) page.querySelector("[data-part=verdict]").textContent = found.failed;
     for (const [name, html] of Object.entries(found.parts ?? {})) renew(page.querySelector(`[data-part=${name}]`), html);
+    if (found.tags) tags = Object.values(found.tags);
     if (found.parts) page.querySelectorAll(".after").forEach((section) => { section.hidden = false; });
     announce(found.heard ?? []);
   }
@@ -93,6 +100,7 @@
       } else if (String(range) === String(link.range)) { /* else zoomed meanwhile: the next answer fits */
         figure.hidden = false;
         stale.delete(place);
+        if (!range) wholes.set(place, page.dataset.stamp);
         link.draw(place, chart);
       }
     }
@@ -103,11 +111,13 @@
     clearTimeout(timer);
     asking = true;
     const range = link.range;
-    const wanted = [...new Set([...visible].map((place) => place.dataset.chart))];
-    const missing = [...visible].some((place) => !place.dataset.drawn || stale.has(place));
-    const query = new URLSearchParams({ since: page.dataset.stamp, charts: wanted.join(","), hold: missing ? "0" : "1" });
+    /* What is not there yet comes alone; while all is there, whatever is visible comes with the next news. */
+    const missing = [...visible].filter((place) => !place.dataset.drawn || stale.has(place));
+    const wanted = [...new Set((missing.length ? missing : [...visible]).map((place) => place.dataset.chart))];
+    const query = new URLSearchParams({ since: page.dataset.stamp, charts: wanted.join(","), hold: missing.length ? "0" : "1" });
     if (range) { query.set("first", String(range[0])); query.set("last", String(range[1])); }
     if (layer !== null) query.set("layer", layer);
+    if (tags.length) query.set("have", tags.join(","));
     let pause = 150;
     try {
       const answer = await fetch(`${address}?${query}`, { signal: AbortSignal.timeout(30000) });
@@ -170,5 +180,8 @@
   document.addEventListener("visibilitychange", () => soon(0));
   charting.dark.addEventListener("change", () => link.redraw());
   observe(document);
+  const begun = JSON.parse(document.getElementById("begun").textContent); /* what came with the page */
+  page.dataset.stamp = begun.stamp;
+  paint(begun.charts, null);
   soon(0);
 })();
