@@ -157,7 +157,7 @@ def catch_attention(subject: Subject, batch: Any, sample: int, decode: Any = Non
     with (
         torch.no_grad(),
         torch.compiler.set_stance("force_eager"),
-        given_to(subject, given),
+        given_to(subject, given, catcher.caught.clear),
         named_calls(subject.model, catcher.within),
         catcher,
     ):

@@ -58,6 +58,8 @@ class Probe:
         self._main, self._samples = "", 0
         self._ids: Tensor | None = None
         self._embedding: nn.Module | None = None
+        self._is_embedded = False
+        """in this call; an embedding may be used a second time, for what a decoder is given"""
 
     def prepare(self, names: dict[str, Tensor]) -> None:
         """Finds which inputs can be changed."""
@@ -94,6 +96,7 @@ class Probe:
 
     def _enter(self, change: Callable[[str, Tensor], Tensor] | None) -> Callable[..., Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            self._is_embedded = False
             args, kwargs = change_tensors(args, self._cut), change_tensors(kwargs, self._cut)
             if change is None:
                 return args, kwargs
@@ -115,13 +118,10 @@ class Probe:
         return tensor[[self._sample, self._sample]]
 
     def _embed(self, change: Callable[[str, Tensor], Tensor]) -> Callable[..., Any]:
-        done = False
-
         def embed(_module: nn.Module, _args: Any, result: Any) -> Any:
-            nonlocal done
-            if done or not isinstance(result, Tensor):
+            if self._is_embedded or not isinstance(result, Tensor):
                 return result
-            done = True
+            self._is_embedded = True
             return change(self._main, result)
 
         return embed

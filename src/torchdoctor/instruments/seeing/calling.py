@@ -33,10 +33,12 @@ def make_subject(model: nn.Module, call: Call | None) -> Subject:
 
 
 @contextlib.contextmanager
-def given_to(subject: Subject, given: dict[str, Tensor]) -> Iterator[None]:
-    """Inside, `given` holds the tensors of the model's last call, by the names of its parameters."""
+def given_to(subject: Subject, given: dict[str, Tensor], begin: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Inside, `given` holds the tensors of the model's last call, by the names of its parameters; `begin` is called
+    before each: one without the target may fail and be made again with it."""
 
     def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        begin()
         given.clear()
         given.update(name_arguments(module, args, kwargs))
 

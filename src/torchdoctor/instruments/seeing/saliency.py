@@ -179,7 +179,8 @@ def choose_output(row: Tensor, target: Target, values: Tensor, padded: Array | N
         if row.numel() == 1:
             return (0,), "the output"
         return (chosen,), f"class {name_class(chosen, names)}" if names else f"output {chosen}, the largest"
-    if row.dim() == 2 and row.shape[0] == len(values):  # an answer for each position
+    by_class = row.dim() > 2 or (row.shape[1] == len(values) != row.shape[0])
+    if not by_class:  # an answer for each position
         real = np.flatnonzero(~padded) if padded is not None and len(padded) == len(row) else np.arange(len(row))
         at = int(real[-1]) if len(real) else len(row) - 1
         chosen = wanted[0] if wanted is not None else int(row[at].argmax())
