@@ -29,7 +29,7 @@ MAX_BYTES = 1_000_000
 MOST_MADE = 500
 LONGEST = 2000
 """Characters of any one text in it."""
-_NAME = re.compile(r"check-(\d{10,12})-(\d{1,10})\.json")
+_NAME = re.compile(r"check-(\d{1,12})-(\d{1,10})\.json")
 
 
 @dataclass(frozen=True)

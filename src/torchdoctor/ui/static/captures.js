@@ -5,7 +5,7 @@
   const section = document.getElementById("captures");
   const address = `${page.dataset.place ?? ""}/api/run/${encodeURIComponent(page.dataset.name)}/captures`;
   const link = linked(() => {});
-  const SPACING = 4000; /* milliseconds between two looks while the run goes on */
+  const SPACING = 3000; /* milliseconds between two looks while the run goes on */
   let stamp = "";
   let asked = 0;
   let asking = false;
