@@ -62,6 +62,7 @@ class Gallery:
         """How it stands, and what torchdoctor says of it."""
         found: dict[str, Any] = {"run": training.name, "state": standing.state, "why": clean(standing.why)}
         found |= {"severity": "waiting", "badge": SAID.get(standing.state, "being examined"), "said": "", "pending": 0}
+        found["agrees"] = None
         if entry is None or standing.state != READY:
             return found
         made, newer = self.library.glance(entry)
@@ -72,8 +73,8 @@ class Gallery:
             return found | {"badge": "not readable", "said": clean(made.why)}
         truth = training.case.truth
         agrees = seen.severity == HEALTHY if truth is None else seen.badge == truth
-        said = {"severity": seen.severity, "badge": seen.badge, "said": seen.title, "steps": f"{seen.steps:,}"}
-        return found | said | {"agrees": agrees, "pending": int(newer)}
+        said = {"severity": seen.severity, "badge": seen.badge, "said": seen.title, "agrees": agrees}
+        return found | said | {"pending": int(newer)}
 
     def _curve(self, exhibit: Exhibit, name: str) -> str:
         """Drawn again only when there is more of it."""
@@ -237,7 +238,7 @@ class GalleryPages:
             raise UsageError("this training has no loss; remove it in the gallery and train it again")
         return {
             "run": asked.training.name,
-            "chart": replace(plain, title="What is wrong here?").to_json(),
+            "chart": replace(plain, title="The loss of a training").to_json(),
             "marked": marked[0].to_json(),
             "options": [{"name": each.name, "title": each.title} for each in asked.options],
             "answer": asked.answer.name,

@@ -51,6 +51,8 @@ class Exhibit:
     """other figures that show it: names of torchdoctor.plots"""
     why: str = ""
     """what these add"""
+    command: str = ""
+    """of torchdoctor's, that helps with it"""
     grade: str = ""
     linear: bool = False
     """the axis of the loss, where a logarithmic one would hide what is to be seen"""
@@ -76,8 +78,8 @@ EXHIBITS: dict[str, Exhibit] = {
             "The loss falls fast, then ever more slowly. Validation goes along with training, close beside it. The "
             "noise from batch to batch is small and even.",
             "Nothing. Train on while validation still falls, and keep its best weights.",
-            tell_tales.follows,
-            why="A step changes the weights by about a thousandth of their size, in every layer and to the end.",
+            tell=tell_tales.follows,
+            why="A step changes the weights by some thousandths of their size, in every layer alike.",
         ),
         Exhibit(
             "rate-too-high",
@@ -85,9 +87,10 @@ EXHIBITS: dict[str, Exhibit] = {
             "learning-rate-too-high/mlp",
             "The loss shoots up within the first steps, by orders of magnitude, and comes back no further than where a "
             "constant guess stands. Here it stays: the units were thrown so far that they no longer answer.",
-            "Divide the rate by ten until the leap is gone. torchdoctor lr finds a rate in a minute.",
-            tell_tales.leaps,
-            why="The first steps change the weights by more than their own size: far above the band.",
+            "Divide the rate by ten until the leap is gone.",
+            tell=tell_tales.leaps,
+            why="The first steps throw the weights to ten times their size; then hardly any gradient is left.",
+            command="torchdoctor lr train.py",
         ),
         Exhibit(
             "rate-too-low",
@@ -96,9 +99,10 @@ EXHIBITS: dict[str, Exhibit] = {
             "The loss falls, but on a straight and nearly level line, hardly out of the noise. Nothing is wrong with "
             "the gradient: the steps are too short to get anywhere.",
             "Multiply the rate by ten until the loss falls quickly and begins to bounce, then go back a little.",
-            tell_tales.crawls,
-            ("update_ratio", "gradient_norm"),
-            "A step changes the weights far less than the usual tenth of a thousandth to hundredth.",
+            tell=tell_tales.crawls,
+            charts=("update_ratio", "gradient_norm"),
+            why="A step changes the weights far less than the usual tenth of a thousandth to hundredth.",
+            command="torchdoctor lr train.py",
             grade="mild",
         ),
         Exhibit(
@@ -109,7 +113,7 @@ EXHIBITS: dict[str, Exhibit] = {
             "learns its training samples by heart.",
             "Keep the weights of the lowest validation loss. Then more data or augmentation, weight decay, dropout, or "
             "a smaller model.",
-            tell_tales.parts,
+            tell=tell_tales.parts,
             why="The gradients die away: there is nothing left to learn from these samples.",
             linear=True,
         ),
@@ -121,9 +125,10 @@ EXHIBITS: dict[str, Exhibit] = {
             "these batches are not.",
             "Look at the samples of those batches. Until then clip the gradient, so that one batch cannot throw off "
             "what many have built.",
-            tell_tales.spikes,
-            ("gradient_norm", "update_ratio"),
-            "The gradient jumps in the same steps: what clipping is for.",
+            tell=tell_tales.spikes,
+            charts=("gradient_norm", "update_ratio"),
+            why="The gradient jumps in the same steps: what clipping is for.",
+            command="torchdoctor clipping train.py",
         ),
         Exhibit(
             "not-learning",
@@ -132,10 +137,11 @@ EXHIBITS: dict[str, Exhibit] = {
             "A level line, training and validation alike, at the loss of a blind guess: the logarithm of the number of "
             "classes.",
             "Look at what the model gets: are inputs and labels still those of the same sample, after shuffling and "
-            "augmentation? Can it learn one single batch by heart? torchdoctor check train.py asks both.",
-            tell_tales.stays,
-            ("update_ratio", "gradient_norm"),
-            "The updates are of a usual size: it is not the learning rate that holds this one.",
+            "augmentation? Can it learn one single batch by heart?",
+            tell=tell_tales.stays,
+            charts=("update_ratio", "gradient_norm"),
+            why="The updates are of a usual size: it is not the learning rate that holds this one.",
+            command="torchdoctor check train.py",
         ),
         Exhibit(
             "oscillating",
@@ -144,9 +150,9 @@ EXHIBITS: dict[str, Exhibit] = {
             "The loss falls quickly and then swings up and down for the rest of the training, validation even more. It "
             "does not settle: every step leaps across the valley.",
             "Lower the rate by a factor of three to ten, or let it decay (cosine, or a step down).",
-            tell_tales.swings,
-            ("update_ratio", "gradient_norm"),
-            "Steps stay as long at the end as they were at the beginning.",
+            tell=tell_tales.swings,
+            charts=("update_ratio", "gradient_norm"),
+            why="Steps change the weights by a hundredth and more to the very end: at the top of the band or above it.",
         ),
         Exhibit(
             "underfitting",
@@ -156,9 +162,9 @@ EXHIBITS: dict[str, Exhibit] = {
             "them: the model cannot hold more than that.",
             "A larger model: more units in the narrowest layer, one more layer, or a kind that suits the data. And "
             "less regularisation.",
-            tell_tales.levels_off,
-            ("update_ratio", "gradient_norm"),
-            "The weights still move as usual: it is not the rate, there is just no better place to go to.",
+            tell=tell_tales.levels_off,
+            charts=("update_ratio", "gradient_norm"),
+            why="The weights still move as usual: it is not the rate, there is just no better place to go to.",
         ),
     )
 }

@@ -15,8 +15,8 @@ from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
 
 SHOWN_SPIKES = 3
 CLASSES = 1000
-GUESS = 0.02
-"""How near to the logarithm of a number of classes a loss must stand to be called a guess among them."""
+GUESS = 0.25
+"""Of the way to the next number of classes: a loss farther off is not called a guess among them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def leaps(run: Run) -> Sequence[Mark]:
     top, start = int(np.nanargmax(train.high)), float(train.values[0])
     marks = [Mark(int(train.steps[top]), float(train.high[top]), f"up to {figure(float(train.high[top]))}", False)]
     end, at = level(train.values), _near(train, 0.7)
-    said = f"ends at {figure(end)}, began at {figure(start)}{_guess(end)}"
+    said = f"ends at {figure(end)}, began at {figure(start)}"
     return [*marks, Mark(int(train.steps[at]), _level_at(train, at), said)]
 
 
@@ -78,7 +78,7 @@ def parts(run: Run) -> Sequence[Mark]:
             False,
         ),
         Mark(int(validation.steps[-1]), last, f"and rises to {figure(last)}"),
-        Mark(int(train.steps[late]), _level_at(train, late), f"training falls on, to {figure(level(train.values))}"),
+        Mark(int(train.steps[late]), _level_at(train, late), "training falls on"),
     ]
 
 
@@ -152,8 +152,8 @@ def _level_at(trace: Trace, row: int) -> float:
 
 
 def _guess(loss: float) -> str:
-    """Whether that is what a blind guess scores."""
+    """Whether that is what a blind guess scores: nearer to one number of classes than to the next."""
     classes = round(math.exp(loss)) if 0 < loss < math.log(CLASSES) else 0
-    if classes < 2 or abs(loss - math.log(classes)) > GUESS * loss:
+    if classes < 2 or abs(loss - math.log(classes)) > GUESS / classes:
         return ""
     return f": a guess among {classes} scores {figure(math.log(classes))}"

@@ -27,6 +27,8 @@ SECONDS = 180.0
 """That one may take: fifty times what it takes here, for slow and busy machines."""
 LATER = 10
 """Niceness: other trainings on the machine go first."""
+OVERHEAD = "0.5"
+"""Share of a training's time for measuring: these last less than a second."""
 LOOK_SECONDS = 0.05
 LAST_BYTES = 8000
 """Of what a training that failed has written, that is searched for the reason."""
@@ -47,7 +49,8 @@ class Standing:
 
 
 def command_of(training: Training, cabinet: Cabinet) -> list[str]:
-    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--capture", "none"]
+    """With time enough to look at nearly every gradient: a spike between two looks would not be seen."""
+    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--overhead", OVERHEAD, "--capture", "none"]
     return [*words, "--out", str(cabinet.folder), "--name", training.name, str(training.case.path)]
 
 
