@@ -26,10 +26,9 @@ from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
 from torchdoctor.plots.palette import BAND, BLUE, ORANGE, RED
-from torchdoctor.rules import curves
 from torchdoctor.rules.curves import figure
-from torchdoctor.rules.hyperparameters.clipping_too_tight import SKIPPED, SUGGESTED
 from torchdoctor.rules.movement import OF_TORCH, PLAIN
+from torchdoctor.rules.norms import CALM, read_norms
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -40,16 +39,10 @@ LEAST_STEPS = 20
 """As the rule on clipping that is too tight wants them."""
 USUAL = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0)
 """Thresholds that people copy from each other; 1.0 is that of most language models."""
-SPIKE = 5.0
-"""Norm over the median: recurrent nets without trouble scatter within a few times it (Pascanu et al., 2013)."""
 DOMINANT = 10.0
 """Largest norm over the median from which a single step can undo many."""
-CALM = 2.5
-"""Largest norm over the median up to which there is nothing to cut."""
 MOST_SKIPPED = 200
 """Updates that a GradScaler may skip: halving its scale so often takes it from the largest float down to one."""
-MOVED, SURE = 1.5, 3.0
-"""Factor between the ends of the look, and its standard errors, from which the norms still move."""
 
 
 @dataclass(frozen=True)
@@ -319,33 +312,25 @@ def advise(
     norms: NDArray[np.float64], losses: NDArray[np.float64], in_use: float | None = None, adaptive: bool = False
 ) -> ClippingAdvice:
     """What these norms, one a step, ask for."""
-    finite = np.isfinite(norms)
-    broke_at = None if finite.all() else int(np.argmin(finite))
-    kept = norms[finite]
-    if not len(kept) or not (kept > 0).any():
-        seen = "NaN or Inf from the first step" if broke_at == 0 else "all zero"
+    found = read_norms(norms)
+    if found is None:
+        seen = "NaN or Inf from the first step" if len(norms) and not np.isfinite(norms[0]) else "all zero"
         raise UsageError(f"the gradients are {seen}, so there is no norm to clip at; see torchdoctor.gradient_summary")
-    settled = kept[int(SKIPPED * len(kept)) :]
-    trend, change = _course(settled)
-    basis = settled if trend == "steady" else settled[len(settled) // 2 :]
-    median, high = float(np.median(basis)), float(np.percentile(basis, SUGGESTED))
-    recommended = float(f"{min(high, SPIKE * median) if median > 0 else high:.2g}")
+    kept, recommended = found.kept, found.recommended
     values = {v for v in USUAL if kept.min() / 2 <= v <= 2 * kept.max()} | {recommended, in_use or recommended}
-    table_ = tuple(_threshold(v, basis) for v in sorted(values))
-    spikes = int((basis > SPIKE * median).sum())
     return ClippingAdvice(
         norms=kept,
-        losses=losses[finite],
+        losses=losses[np.isfinite(norms)],
         recommended=recommended,
-        median=median,
-        percentile_95=high,
-        largest=float(basis.max()),
-        table=table_,
-        trend=trend,
-        change=change,
-        spikes=spikes,
+        median=found.median,
+        percentile_95=found.percentile_95,
+        largest=found.largest,
+        table=tuple(_threshold(v, found.basis) for v in sorted(values)),
+        trend=found.trend,
+        change=found.change,
+        spikes=found.spikes,
         adaptive=adaptive,
-        broke_at=broke_at,
+        broke_at=found.broke_at,
         in_use=in_use,
     )
 
@@ -353,14 +338,3 @@ def advise(
 def _threshold(value: float, norms: NDArray[np.float64]) -> Threshold:
     cut = norms[norms > value]
     return Threshold(value, len(cut) / len(norms), float(np.median(value / cut)) if len(cut) else 1.0)
-
-
-def _course(norms: NDArray[np.float64]) -> tuple[str, float]:
-    logs = np.log(np.maximum(norms, np.finfo(np.float64).tiny))
-    line = curves.trend(logs)
-    change = math.exp(np.clip(line.change, -50, 50)) if math.isfinite(line.error) else 1.0
-    if line.sigmas < -SURE and change < 1 / MOVED:
-        return "falling", change
-    if line.sigmas > SURE and change > MOVED:
-        return "rising", change
-    return "steady", change
