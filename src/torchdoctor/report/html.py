@@ -5,14 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchdoctor import __version__
-from torchdoctor.findings import Finding, Place, Severity, Verdict
+from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report.examined import list_diagnoses
+from torchdoctor.report.quoting import describe_place
 from torchdoctor.report.record import describe_figures, describe_record
-from torchdoctor.report.sheet import current_folder, shorten
 from torchdoctor.report.template import embedded, environment, part, plotly_script
 from torchdoctor.report.text import clean, clean_block
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from torchdoctor.plots.chart import Chart
 
 HEALTHY = "healthy"
-SOURCE_AROUND = 2
-"""Lines of a script that are quoted before and after the one that is meant."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def describe(told: Told, key: str) -> dict[str, Any]:
         "name": clean(told.name),
         "severity": worst.severity.value if worst is not None and grave else HEALTHY,
         "badge": f"{worst.severity.value}: {worst.name}" if worst is not None and grave else "no fault found",
-        "title": clean(worst.title)
+        "title": headline(worst.title)
         if worst is not None and grave
         else f"No fault found in {steps:,} steps; {len(verdict.examined)} diagnoses were examined",
         "summary": clean(worst.summary) if worst is not None and grave else "",
@@ -121,6 +118,12 @@ def describe(told: Told, key: str) -> dict[str, Any]:
         "record": describe_record(verdict),
         "notes": [{k: clean(v) for k, v in note.items()} for note in told.notes],
     }
+
+
+def headline(title: str) -> str:
+    """As a heading begins: a word with a capital letter, a layer's name as it is."""
+    said = clean(title)
+    return said[:1].upper() + said[1:] if said.partition(" ")[0].isalpha() else said
 
 
 def _captured(capture: Mapping[str, Any], previews: Sequence[Chart]) -> dict[str, Any]:
@@ -142,48 +145,20 @@ def _finding(finding: Finding, told: Told, key: str) -> dict[str, Any]:
         "name": clean(finding.name),
         "code": clean(finding.code),
         "severity": finding.severity.value,
-        "title": clean(finding.title),
+        "title": headline(finding.title),
         "summary": clean(finding.summary),
         "sure": f"{100 * min(finding.confidence, 0.99):.0f} % sure",
         "since": f"from step {finding.first_step:,} on" if finding.first_step is not None else "",
         "chart": chart,
         "chart_title": clean(titles.get(chart or "", "")),
         "evidence": [clean(e.text) for e in finding.evidence],
-        "places": [_place(p) for p in finding.where],
+        "places": [describe_place(p, told.verdict.run) for p in finding.where],
         "fix": clean(finding.fix.text),
         "fix_code": clean_block(finding.fix.code) if finding.fix.code else "",
         "confirm": clean(confirm.text) if confirm is not None else "",
         "confirm_command": clean(confirm.command) if confirm is not None and confirm.command else "",
         "followers": [{"name": clean(f.name), "title": clean(f.title)} for f in followers],
     }
-
-
-def _place(place: Place) -> dict[str, str]:
-    named = place.parameter or place.module
-    at = f"{shorten(place.file, current_folder())}:{place.line}" if place.file else ""
-    return {"at": clean(", ".join(part for part in (at, named) if part)), "source": _source(place)}
-
-
-def _source(place: Place) -> str:
-    """The lines around, if that file is there, is Python, and lies below the current folder: a run's word for where a
-    file lies is not followed elsewhere."""
-    if not place.file or not place.line or not place.file.endswith(".py"):
-        return ""
-    try:
-        path = Path(place.file).resolve()
-        if not path.is_relative_to(current_folder().resolve()) or path.stat().st_size > 1_000_000:
-            return ""
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return ""
-    first = max(0, place.line - 1 - SOURCE_AROUND)
-    chosen = lines[first : place.line + SOURCE_AROUND]
-    if place.line > len(lines):
-        return ""
-    marked = (
-        f"{'>' if first + i + 1 == place.line else ' '} {first + i + 1:4}  {text}" for i, text in enumerate(chosen)
-    )
-    return clean_block("\n".join(marked))
 
 
 def _subtitle(told: Sequence[Told]) -> str:

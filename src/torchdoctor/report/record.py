@@ -13,6 +13,9 @@ from torchdoctor.rules.curves import figure
 LONG = 4000
 """Characters of one value that a page shows: a diff can be longer than all the rest."""
 
+SHORT = 60.0
+"""Seconds of a run whose costs are told in seconds."""
+
 Row = tuple[str, str]
 
 
@@ -20,6 +23,7 @@ def describe_figures(verdict: Verdict, summary: Mapping[str, Any]) -> list[dict[
     """The few that stand under the verdict."""
     run = verdict.run
     began, ended = run.get("started"), run.get("ended")
+    lasted = ended - began if isinstance(began, float) and isinstance(ended, float) else None
     found: list[tuple[str, str | None]] = [
         ("steps", f"{int(run.get('steps') or 0):,}"),
         ("training loss", _change(summary.get("first_loss"), summary.get("final_loss"))),
@@ -27,9 +31,9 @@ def describe_figures(verdict: Verdict, summary: Mapping[str, Any]) -> list[dict[
         ("validation accuracy", _percent(summary.get("final_validation_accuracy"))),
         ("learning rate", _number(summary.get("learning_rate"))),
         ("samples a second", _number(summary.get("samples_per_second"))),
-        ("time", _span(ended - began) if isinstance(began, float) and isinstance(ended, float) else None),
+        ("time", _span(lasted) if lasted is not None else None),
         ("ended", str(run.get("status") or "")),
-        ("cost of watching", _percent(run.get("overhead"))),
+        ("cost of watching", _cost(run.get("overhead"), lasted)),
     ]
     return [{"name": name, "value": clean(value)} for name, value in found if value]
 
@@ -91,11 +95,18 @@ def _percent(value: Any) -> str | None:
     return f"{value:.1%}" if isinstance(value, int | float) else None
 
 
+def _cost(share: Any, lasted: float | None) -> str | None:
+    """Of a short run in seconds: its first steps are looked at closely, which is much of little."""
+    if not isinstance(share, int | float):
+        return None
+    return f"{share:.1%}" if lasted is None or lasted > SHORT else f"{share * lasted:.1f} s"
+
+
 def _change(first: Any, last: Any) -> str | None:
     return f"{figure(first)} to {figure(last)}" if isinstance(first, float) and isinstance(last, float) else None
 
 
 def _span(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
