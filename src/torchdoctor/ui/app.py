@@ -23,6 +23,7 @@ from torchdoctor.report.text import clean
 from torchdoctor.rules import catalogue
 from torchdoctor.store.journal import add_note
 from torchdoctor.ui.captured import CapturedPages
+from torchdoctor.ui.clipping_room import ClippingPages
 from torchdoctor.ui.comparison import compare_page
 from torchdoctor.ui.drawing import Window
 from torchdoctor.ui.forms import read_form
@@ -54,6 +55,7 @@ def build_app(library: Library, access: Access, gallery: Gallery | None = None) 
         *pages.routes(),
         *shown.routes(),
         *GalleryPages(gallery, access).routes(),
+        *ClippingPages(library, gallery).routes(),
         *LabPages(worker).routes(),
     ]
 

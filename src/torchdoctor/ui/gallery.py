@@ -15,7 +15,7 @@ from starlette.routing import Route
 from torchdoctor.errors import RunError, UsageError
 from torchdoctor.lab.gallery.cabinet import Cabinet
 from torchdoctor.lab.gallery.drawing import draw_curve, draw_exhibit
-from torchdoctor.lab.gallery.exhibits import EXHIBITS, Exhibit, Training, all_trainings
+from torchdoctor.lab.gallery.exhibits import EXHIBITS, TITLE, Exhibit, Training, all_trainings
 from torchdoctor.lab.gallery.quiz import ask
 from torchdoctor.lab.gallery.training import ABSENT, FAILED, QUEUED, READY, UNDER_WAY, Standing, Trainer
 from torchdoctor.plots.svg import can_draw, draw_svg
@@ -28,7 +28,6 @@ from torchdoctor.ui.guard import Access
 from torchdoctor.ui.library import Library, stamp_of
 from torchdoctor.ui.templates import render, render_macro
 
-TITLE = "Loss-curve gallery"
 SMALL = (480, 236)
 """A card's curve."""
 SAID = {ABSENT: "not trained yet", QUEUED: "waits for its turn", UNDER_WAY: "training", FAILED: "it failed"}

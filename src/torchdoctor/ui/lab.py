@@ -12,6 +12,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from torchdoctor.lab.asking import Worker
+from torchdoctor.lab.clipping import room as clipping
+from torchdoctor.lab.gallery import exhibits
 from torchdoctor.lab.station import Pick, Preset, Scale, Shown, Station, Value
 from torchdoctor.lab.stations import STATIONS
 from torchdoctor.ui.templates import render, render_macro
@@ -26,7 +28,11 @@ class Room:
     text: str
 
 
-ROOMS = tuple(Room(s.name, s.title, s.text) for s in STATIONS.values())
+ROOMS = (
+    *(Room(s.name, s.title, s.text) for s in STATIONS.values()),
+    Room(exhibits.NAME, exhibits.TITLE, exhibits.TEXT),
+    Room(clipping.NAME, clipping.TITLE, clipping.TEXT),
+)
 
 
 class LabPages:
@@ -54,8 +60,8 @@ class LabPages:
             "station.html.j2",
             title=station.title,
             station=station,
-            controls=[_describe_control(c, choices[c.name]) for c in station.controls],
-            presets=[_describe_preset(p, station) for p in station.presets],
+            controls=[describe_control(c, choices[c.name]) for c in station.controls],
+            presets=[describe_preset(p, station) for p in station.presets],
         )
         return HTMLResponse(page)
 
@@ -63,7 +69,7 @@ class LabPages:
         station = _find(request)
         choices = station.read(request.query_params)
         found = await run_in_threadpool(self._worker.ask, station.name, choices)
-        return JSONResponse(await run_in_threadpool(lambda: _show(station.draw(choices, found))))
+        return JSONResponse(await run_in_threadpool(lambda: describe_shown(station.draw(choices, found))))
 
 
 def _find(request: Request) -> Station:
@@ -73,7 +79,7 @@ def _find(request: Request) -> Station:
     return station
 
 
-def _show(shown: Shown) -> dict[str, Any]:
+def describe_shown(shown: Shown) -> dict[str, Any]:
     return {
         "severity": shown.severity,
         "said": render_macro("lab-parts.html.j2", "said", shown),
@@ -83,12 +89,12 @@ def _show(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _describe_control(control: Any, value: Value) -> dict[str, Any]:
+def describe_control(control: Any, value: Value) -> dict[str, Any]:
     kind = "pick" if isinstance(control, Pick) else "scale" if isinstance(control, Scale) else "switch"
     return {"kind": kind, "control": control, "value": value}
 
 
-def _describe_preset(preset: Preset, station: Station) -> dict[str, Any]:
+def describe_preset(preset: Preset, station: Station) -> dict[str, Any]:
     """With the choices that it leaves out."""
     choices = {**station.defaults(), **preset.choices}
     return {"preset": preset, "choices": {k: int(v) if isinstance(v, bool) else v for k, v in choices.items()}}

@@ -13,6 +13,11 @@ from torchdoctor.lab.gallery import tell_tales
 from torchdoctor.lab.gallery.tell_tales import Mark
 from torchdoctor.run import Run
 
+NAME, TITLE = "curves", "Loss-curve gallery"
+TEXT = (
+    "Eight real trainings, made here on your machine, and what their loss curves give away: healthy, overfitting, a "
+    "learning rate too high or too low, spikes and more. With a quiz."
+)
 TWIN = "healthy-"
 """What the zoo puts before the kind of a sound twin."""
 
