@@ -19,6 +19,7 @@ from torchdoctor.plots.sample_kinds import IMAGE, SERIES, TABLE, TOKENS, kind_of
 from torchdoctor.plots.samples import Group, draw_samples, paint, scale_of
 
 RANDOM = np.random.default_rng(0)
+BLUER = np.array([0, 0, 3])[:, None, None]
 
 
 def pictures(count: int = 9, *shape: int, seed: int = 0) -> list[np.ndarray]:
@@ -96,7 +97,7 @@ def test_alike_splits_get_their_range() -> None:
         (pictures(), pictures(9, 3, 20, 20), "Validation samples are 3 x 20 x 20, training samples 3 x 16 x 16"),
         (pictures(), pictures()[:4], "4 of 4 validation samples looked at are also among the training samples"),
         ([pictures(1)[0]] * 9, pictures(seed=1), "All 9 training samples looked at are the same"),
-        (pictures(), [p + np.array([0, 0, 3])[:, None, None] for p in pictures(seed=1)], "Channel 2 is 3 (spread 1.02) on average in validation"),
+        (pictures(), [p + BLUER for p in pictures(seed=1)], "Channel 2 is 3 (spread 1.02) on average in val"),
         ([p * np.array([1, 0, 1])[:, None, None] for p in pictures()], None, "Channel 1 is one constant in all 9"),
         (list(RANDOM.normal(size=(9, 4)) * [1, 1, 1e6, 1]), None, "not scaled alike"),
         (list(RANDOM.normal(size=(20, 4))), list(RANDOM.normal([0, 0, 9, 0], size=(20, 4))), "Column 2 is "),
