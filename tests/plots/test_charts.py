@@ -93,12 +93,32 @@ def test_titles_say_what_is_to_be_seen() -> None:
         (np.geomspace(1, 1e-6, 6), "grow 1.0e6-fold"),
         (np.ones(6), "reach all 6 layers"),
         ([0, 0, 1, 1, 1, 1], "No gradient reaches 2 of 6"),
-        (np.full(6, np.nan), "not finite"),
     ],
 )
 def test_how_gradients_flow(levels: Any, said: str) -> None:
     run = builder(gradients={n: float(v) for n, v in zip(LAYERS, levels, strict=True)}).build()
     assert said in titles(run)["gradient-flow"]
+
+
+def test_what_was_never_finite_has_no_empty_chart() -> None:
+    broken = builder(gradients=dict.fromkeys(LAYERS, np.nan)).scalar(signals.GRADIENT_GLOBAL_L2, np.nan).build()
+    assert not {"gradient-flow", "gradient-norms", "gradient-norm"} & set(titles(broken))
+    late = np.where(np.arange(STEPS) < 100, 1.0, np.nan)
+    assert "not finite" in titles(builder(gradients=dict.fromkeys(LAYERS, late)).build())["gradient-flow"]
+
+
+def test_parts_of_a_step_are_those_of_usual_steps() -> None:
+    """Every tenth step is looked at closely, which takes long; only on those is it known where forward begins."""
+    close = np.arange(STEPS) % 10 == 0
+    run = builder().scalar(signals.TIME_STEP, np.where(close, 0.5, 0.1))
+    looks = np.flatnonzero(close | (np.arange(STEPS) % 10 == 1))
+    run.scalar(signals.TIME_BACKWARD, np.where(looks % 10 == 0, 0.3, 0.06), steps=looks)
+    run.scalar(signals.TIME_FORWARD, np.where(np.arange(len(looks)) % 3 == 0, 0.1, 0.0), steps=looks)
+    (chart,) = [c for c in plots.charts(run.build()) if c.name == "time"]
+    parts = {trace["name"]: np.asarray(trace["y"]) for trace in chart.data}
+    assert set(parts) == {"backward", "forward and everything else"}
+    assert parts["backward"] == pytest.approx(np.full(len(parts["backward"]), 60.0))
+    assert "100 ms" in chart.title
 
 
 def test_gradients_that_are_exactly_zero_have_a_colour_of_their_own() -> None:

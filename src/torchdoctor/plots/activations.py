@@ -87,6 +87,8 @@ def _title(shares: dict[str, dict[str, float]], spread: dict[str, float], names:
         worst = max(flat, key=lambda n: flat[n])
         return f"{flat[worst]:.0%} of the outputs of {worst} are saturated" + _more(flat)
     known = [spread[n] for n in names if spread.get(n, 0.0) > 0]
+    if not known:
+        return "What the layers put out was not finite, or nothing"
     if len(known) > 1 and max(known) > EVEN * min(known):
         return f"Activations are alive; their spread differs {figure(max(known) / min(known))}-fold between layers"
     return f"Activations are alive in all {len(names)} layers, and their scale is even"

@@ -32,6 +32,9 @@ POINTS = 200
 """Stretches of a stacked picture: single steps flicker."""
 USUAL = 0.95
 """Of the stretches that are shown whole: the first steps take far longer, and are cut off."""
+LOOKS = 8
+"""At a signal in a stretch."""
+USUAL_LOOK = 0.25
 LARGE = 0.3
 """Share of the step that a title names."""
 
@@ -39,19 +42,21 @@ LARGE = 0.3
 def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     whole = run.scalar(TIME_STEP)
     traces = [(name, run.scalar(signal), colour) for name, signal, colour in PARTS]
-    traces = [(name, trace, colour) for name, trace, colour in traces if len(trace)]
+    traces = [(name, trace, colour) for name, trace, colour in traces if _is_known(trace)]
     if not len(whole) or not traces:
         return None
-    steps, step_S = _steady(whole)
+    ends = _stretches([whole, *(trace for _, trace, _ in traces)])
+    steps, step_S = ends, _levels(whole, ends, dense=True)
     chart = Chart("time", "", layout=axes("step", "milliseconds a step"))
     rest, shares = step_S.copy(), {}
+    other = "everything else" if "forward" in {name for name, _, _ in traces} else "forward and everything else"
     for name, trace, colour in traces:
-        part_S = np.interp(steps, *_steady(trace))
+        part_S = _levels(trace, ends, dense=2 * len(trace) > len(whole))
         rest = rest - part_S
         shares[name] = float(np.nansum(part_S) / max(np.nansum(step_S), 1e-12))
         chart.data.append(_area(name, steps, 1e3 * part_S, colour))
-    chart.data.append(_area("everything else", steps, 1e3 * np.maximum(rest, 0.0), GREY))
-    shares["everything else"] = float(np.nansum(np.maximum(rest, 0.0)) / max(np.nansum(step_S), 1e-12))
+    chart.data.append(_area(other, steps, 1e3 * np.maximum(rest, 0.0), GREY))
+    shares[other] = float(np.nansum(np.maximum(rest, 0.0)) / max(np.nansum(step_S), 1e-12))
     chart.layout["yaxis"]["range"] = [0, 1.3e3 * float(np.nanquantile(step_S, USUAL))]
     typical = float(np.nanmedian(whole.values))
     name = max(shares, key=lambda n: shares[n])
@@ -84,11 +89,28 @@ def draw_memory(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     return chart
 
 
-def _steady(trace: Trace) -> tuple[np.ndarray, Floats]:
-    """Medians of stretches; of short runs the steps themselves."""
-    count = min(POINTS, len(trace))
-    parts = np.array_split(np.arange(len(trace)), count)
-    return trace.steps[[p[-1] for p in parts]], np.array([np.nanmedian(trace.values[p]) for p in parts])
+def _is_known(trace: Trace) -> bool:
+    """A part that is zero on most looks was not seen on those: without a loader, forward's begin is known on few."""
+    return bool(len(trace)) and bool((trace.values > 0).mean() > 0.5)
+
+
+def _stretches(traces: Sequence[Trace]) -> np.ndarray:
+    """Last steps of stretches in which each signal has several looks."""
+    rarest = min(traces, key=len).steps
+    parts = np.array_split(rarest, max(1, min(POINTS, len(rarest) // LOOKS)))
+    return np.array([part[-1] for part in parts[:-1]] + [max(int(trace.steps[-1]) for trace in traces)])
+
+
+def _levels(trace: Trace, ends: np.ndarray, dense: bool) -> Floats:
+    """Of each stretch; one without a look has what its neighbours have. What every step has, such as waiting, comes
+    in bursts: its mean. The rest is known on some steps, half of them looked at closely and so slower: a low one."""
+    at = np.minimum(np.searchsorted(ends, trace.steps), len(ends) - 1)
+    found = np.full(len(ends), np.nan)
+    for stretch in np.unique(at):
+        own = trace.values[at == stretch]
+        found[stretch] = np.nanmean(own) if dense else np.nanquantile(own, USUAL_LOOK)
+    known = np.isfinite(found)
+    return np.interp(np.arange(len(ends)), np.flatnonzero(known), found[known]) if known.any() else found
 
 
 def _area(name: str, x: np.ndarray, y: Floats, colour: str) -> dict[str, object]:

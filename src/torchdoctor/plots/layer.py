@@ -17,7 +17,7 @@ from torchdoctor.signals import ACTIVATION, GRADIENT_L2, UPDATE_RATIO, Signal
 def draw_layer_gradient(run: Run, layer: str) -> Chart | None:
     """Norms of its own parameters' gradients."""
     trace = own_columns(run, GRADIENT_L2, layer)
-    if not trace.columns:
+    if not (trace.values > 0).any():
         return None
     chart = Chart("layer-gradient", "", layout=axes("step", "norm of the gradient", log=True))
     said = []
@@ -35,7 +35,7 @@ def draw_layer_gradient(run: Run, layer: str) -> Chart | None:
 def draw_layer_update(run: Run, layer: str) -> Chart | None:
     """Change of a step over the size of the weight, with the usual band."""
     trace = own_columns(run, UPDATE_RATIO, layer)
-    if not trace.columns:
+    if not (trace.values > 0).any():
         return None
     chart = Chart("layer-update", "", layout=axes("step", "change over weight", log=True))
     shape, note = band(*HEALTHY_UPDATES, "usual: 0.01 % to 1 % a step")

@@ -30,6 +30,8 @@ def draw_gradient_flow(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     if not len(trace) or not trace.columns:
         return None
     steps, norm_SL = shrink(trace)
+    if not np.isfinite(norm_SL).any():
+        return None
     with np.errstate(divide="ignore", invalid="ignore"):
         log_LS = np.log10(norm_SL).T
     labels, (log_LS,) = group([shorten(name) for name in trace.columns], [log_LS])

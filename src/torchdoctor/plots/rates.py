@@ -59,22 +59,22 @@ def draw_gradient_norm(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     if not clips:
         keys = run.keys(GRADIENT_GLOBAL_L2)
         norm = max((run.scalar(GRADIENT_GLOBAL_L2, key) for key in keys), key=len, default=norm)
-    if not len(norm):
-        return None
     values = positive(norm.values)
+    if not np.isfinite(values).any():
+        return None
     chart = Chart("gradient-norm", "", layout=axes("step", "norm of all gradients", log=True))
     if norm.merged > 1:
         chart.data += between(positive(norm.low), positive(norm.high), norm.steps, BLUE, "extremes")
     chart.data.append(line("before clipping" if clips else "norm", norm.steps, values, BLUE))
     known = values[np.isfinite(values)]
-    middle = float(np.median(known)) if len(known) else float("nan")
+    middle = float(np.median(known))
     chart.title = _norm_title(known, middle)
     if clips:
         chart.data.append(line("threshold", threshold.steps, threshold.values, RED, dash="dash"))
         _, at, limits = np.intersect1d(norm.steps, threshold.steps, return_indices=True)
         share = float(np.mean(~(norm.values[at] <= threshold.values[limits]))) if len(at) else 0.0
         chart.title += f", and clipping at {figure(float(threshold.values[-1]))} acts in {share:.0%} of the steps"
-    elif len(known) and known.max() > 100 * middle:
+    elif known.max() > 100 * middle:
         chart.title += f", and jumps to {figure(float(known.max()))}"
     mark_findings(chart, findings, int(norm.steps[-1]))
     return chart

@@ -53,7 +53,7 @@ def grow_tree(run: Run) -> Layer:
 
 
 def find_marks(run: Run) -> dict[str, list[tuple[str, str]]]:
-    """By layer, the gravest first. What has no gradient is not called slow as well."""
+    """By layer, the gravest first. What has no gradient, or none that is finite, is not called slow as well."""
     found: dict[str, list[tuple[str, str]]] = {}
     without = {name for name, level in _late(run.matrix(GRADIENT_L2)) if level == 0}
     broken = {name for name, level in _late(run.matrix(GRADIENT["nonfinite"])) if level > 0}
@@ -68,7 +68,7 @@ def find_marks(run: Run) -> dict[str, list[tuple[str, str]]]:
     for name, level in _late(run.matrix(UPDATE_RATIO)):
         known = run.parameters.get(name)
         flat = known is not None and len(known.shape) < 2  # biases begin at zero: their first steps are large for them
-        if name in without or flat or low <= level <= high:
+        if name in without or name in broken or flat or low <= level <= high:
             continue
         said = f"{'large' if level > high else 'small'} updates: {share(level)} a step"
         found.setdefault(module_of(run, name), []).append(("info", said))
