@@ -59,7 +59,8 @@ def draw_dead_units(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     heat |= {"zmin": 0, "zmax": 1, "colorbar": {"title": {"text": "dead"}, "tickformat": ".0%", "thickness": 14}}
     late = _late(trace)
     worst = max(late, key=lambda n: late[n]) if late else trace.columns[0]
-    title = f"{worst}: {late.get(worst, 0.0):.0%} of its units are zero for every sample at the end"
+    share = late.get(worst, 0.0)
+    title = f"{worst}: {share:.0%} of its units are zero for every sample at the end" if share else "No unit is dead"
     layout = axes("step", "", hovermode="closest") | {"yaxis": {"automargin": True, "type": "category"}}
     chart = Chart("dead-units", title, [heat], layout, tall=True)
     mark_findings(chart, findings, int(trace.steps[-1]))

@@ -53,10 +53,10 @@ def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     for name, trace, colour in traces:
         part_S = _levels(trace, ends, dense=2 * len(trace) > len(whole))
         rest = rest - part_S
-        shares[name] = float(np.nansum(part_S) / max(np.nansum(step_S), 1e-12))
+        shares[name] = float(np.nanmedian(part_S / step_S))
         chart.data.append(_area(name, steps, 1e3 * part_S, colour))
     chart.data.append(_area(other, steps, 1e3 * np.maximum(rest, 0.0), GREY))
-    shares[other] = float(np.nansum(np.maximum(rest, 0.0)) / max(np.nansum(step_S), 1e-12))
+    shares[other] = float(np.nanmedian(np.maximum(rest, 0.0) / step_S))
     chart.layout["yaxis"]["range"] = [0, 1.3e3 * float(np.nanquantile(step_S, USUAL))]
     typical = float(np.nanmedian(whole.values))
     name = max(shares, key=lambda n: shares[n])
