@@ -95,7 +95,7 @@ def describe_state(library: Library, name: str, wanted: Wanted) -> dict[str, Any
         },
     }
     if recorded != stamp:
-        answer["figures"] = _figures(run)
+        answer |= {"figures": _figures(run), "captures": has_kept(library, name)}
     if made is not None and concluded != examined:
         answer |= _parts(made, wanted.have)
     return answer

@@ -73,9 +73,9 @@
   }
 
   for (const part of page.querySelectorAll("#captures, [data-kept=preflight]")) seen.observe(part);
-  /* A run that goes on may be captured at any step, and its section is not there to come into view before that. */
+  /* While the run goes on there may be more of them. */
   new MutationObserver(() => {
-    if (!document.hidden && Date.now() - asked > SPACING && (asked || document.getElementById("status").matches(".live"))) ask();
+    if (asked && !document.hidden && Date.now() - asked > SPACING) ask();
   }).observe(page, { attributes: true, attributeFilter: ["data-stamp"] });
   window.addEventListener("focus", () => { if (asked) ask(); });
   charting.dark.addEventListener("change", () => link.redraw());

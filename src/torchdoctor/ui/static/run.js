@@ -73,6 +73,7 @@
     live = found.running || found.pending;
     status.textContent = found.status;
     status.classList.toggle("live", found.running);
+    if (found.captures) document.getElementById("captures").hidden = false; /* comes into view, and is asked for */
     if (found.figures) renew(page.querySelector("[data-part=figures]"), found.figures);
     if (found.severity) document.getElementById("verdict").className = `verdict ${found.severity}`;
     if (found.failed) page.querySelector("[data-part=verdict]").textContent = found.failed;
