@@ -127,6 +127,8 @@ class Shown:
     figures: Sequence[tuple[str, str]] = ()
     """names and values of single numbers"""
     charts: Sequence[Chart] = field(default_factory=list)
+    wide: Sequence[str] = ()
+    """charts that take a row for themselves"""
     frames: Frames | None = None
 
 

@@ -84,7 +84,7 @@ def describe_shown(shown: Shown) -> dict[str, Any]:
         "severity": shown.severity,
         "said": render_macro("lab-parts.html.j2", "said", shown),
         "heard": shown.title,
-        "charts": [chart.to_json() for chart in shown.charts],
+        "charts": [chart.to_json() | {"wide": chart.name in shown.wide} for chart in shown.charts],
         "frames": shown.frames and shown.frames.to_json(),
     }
 

@@ -30,9 +30,7 @@ class Block(nn.Module):
     def __init__(self, inputs: int, width: int, activation: str, norm: str, residual: bool) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, width)
-        self.norm = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "rms": nn.RMSNorm}[norm](
-            width
-        )
+        self.norm = make_norm(norm, width)
         self.activation = ACTIVATIONS[activation]()
         self.residual = residual and inputs == width
 
@@ -41,12 +39,28 @@ class Block(nn.Module):
         return x + out if self.residual else out
 
 
+class Head(nn.Linear):
+    """The last layer; what shortcuts have added up is normalised before it, as transformers do."""
+
+    def __init__(self, width: int, classes: int, norm: str) -> None:
+        super().__init__(width, classes)
+        self.norm = make_norm(norm, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.norm(x))
+
+
+def make_norm(name: str, width: int) -> nn.Module:
+    kinds = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "rms": nn.RMSNorm}
+    return kinds[name](width)
+
+
 def build(
     activation: str, init: str, depth: int, width: int, norm: str, residual: bool, inputs: int, classes: int
 ) -> tuple[list[Block], nn.Linear]:
     """Hidden layers and a head; the head starts as PyTorch does, except where everything is zero."""
     blocks = [Block(inputs if i == 0 else width, width, activation, norm, residual) for i in range(depth)]
-    head = nn.Linear(width, classes)
+    head = Head(width, classes, norm if residual else "none")
     for block in blocks:
         initialise(block.linear, init, activation)
     if init == "zeros":

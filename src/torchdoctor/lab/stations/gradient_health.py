@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from torchdoctor.lab.figures import draw_losses
 from torchdoctor.lab.station import Choices, Pick, Preset, Scale, Shown, Station, Switch
 from torchdoctor.plots.activations import FLAT_ENDS, MANY_DEAD
 from torchdoctor.plots.chart import Chart, axes, band, line
@@ -17,8 +19,8 @@ from torchdoctor.run import Floats
 
 ALIKE = 1e-3
 """Share by which the units' gradients differ, below which all units of a layer learn the same."""
-LEARNED = 0.9
-"""Of the loss at the start: what a short training of a healthy network falls below."""
+GUESS = math.log(8)
+"""Loss of a constant guess among the classes."""
 
 ACTIVATIONS = {
     "relu": "ReLU",
@@ -95,14 +97,14 @@ PRESETS = (
 def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     start, end = found["start"], found["end"]
     losses = np.array(found["loss"], float)
-    severity, title, advice, diagnosis = judge(end)
+    severity, title, advice, diagnosis = judge(start, end)
     charts = [
         draw_gradients(start, end, bool(len(losses))),
         draw_signal(end),
         draw_units(end, str(choices["activation"])),
     ]
     if len(losses):
-        charts.append(draw_losses(losses))
+        charts.append(draw_losses(losses, GUESS))
     figures = [
         ("gradient, first layer", figure(end["gradient"][0])),
         ("gradient, last layer", figure(end["gradient"][-1])),
@@ -113,9 +115,9 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     return Shown(severity, title, explain(choices), advice, diagnosis, figures, charts)
 
 
-def judge(seen: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def judge(start: Mapping[str, Any], seen: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Severity, sentence, advice and the diagnosis it amounts to; the nearest cause first."""
-    gradient = np.array(seen["gradient"], float)
+    gradient, first = np.array(seen["gradient"], float), np.array(start["gradient"], float)
     hidden = gradient[:-1]
     if not np.isfinite(gradient).all():
         return (
@@ -125,10 +127,10 @@ def judge(seen: Mapping[str, Any]) -> tuple[str, str, str, str]:
             "exploding-gradients",
         )
     without = int((hidden == 0).sum())
-    if without:
+    if without == len(hidden) and not first[:-1].any():
         return (
             "error",
-            f"No gradient reaches {without} of {len(hidden)} hidden layers",
+            f"No gradient reaches {_of(without, len(hidden))}",
             "Start from random weights of the right scale; leave zero to biases.",
             "symmetric-initialization",
         )
@@ -138,6 +140,21 @@ def judge(seen: Mapping[str, Any]) -> tuple[str, str, str, str]:
             "All units of a layer get the same gradient",
             "Start from random weights: equal units stay equal.",
             "symmetric-initialization",
+        )
+    if max(seen["saturated"]) > FLAT_ENDS:
+        return (
+            "warning",
+            f"{max(seen['saturated']):.0%} of a layer's outputs are saturated",
+            "Smaller initial weights, or normalisation before the activation.",
+            "saturated-activations",
+        )
+    if without:
+        return (
+            "warning",
+            f"No gradient reaches {_of(without, len(hidden))}",
+            "Take ReLU or one of its relatives with He's initialisation, and normalise; lower the rate if they died in "
+            "training.",
+            "dead-relu" if first[:-1].all() else "vanishing-gradients",
         )
     ratio = float(gradient[-1] / hidden[0])
     if ratio > EVEN:
@@ -163,13 +180,6 @@ def judge(seen: Mapping[str, Any]) -> tuple[str, str, str, str]:
             f"{max(seen['dead']):.0%} of the units of a layer are dead",
             "Lower the rate, or take leaky ReLU, GELU or SiLU.",
             "dead-relu",
-        )
-    if max(seen["saturated"]) > FLAT_ENDS:
-        return (
-            "warning",
-            f"{max(seen['saturated']):.0%} of a layer's outputs are saturated",
-            "Smaller initial weights, or normalisation before the activation.",
-            "saturated-activations",
         )
     spread = float(gradient.max() / gradient.min())
     return "healthy", f"Gradients reach all {len(gradient)} layers, within a factor of {figure(spread)}", "", ""
@@ -237,19 +247,6 @@ def draw_units(seen: Mapping[str, Any], activation: str) -> Chart:
     return chart
 
 
-def draw_losses(losses: Floats) -> Chart:
-    known = losses[np.isfinite(losses)]
-    if len(known) < len(losses):
-        title = f"The loss is not finite from step {int(np.argmin(np.isfinite(losses)))} on"
-    elif losses[-1] < LEARNED * losses[0]:
-        title = f"It learns: the loss falls from {figure(losses[0])} to {figure(losses[-1])}"
-    else:
-        title = f"It does not learn: the loss goes from {figure(losses[0])} to {figure(losses[-1])}"
-    chart = Chart("lab-loss", title, layout=axes("training step", "loss"))
-    chart.data.append(line("loss", np.arange(len(losses)), losses, BLUE))
-    return chart
-
-
 def _gradient_title(seen: Mapping[str, Any]) -> str:
     first, last = seen["gradient"][0], seen["gradient"][-1]
     return f"Gradient of the first layer {figure(first)}, of the last {figure(last)}"
@@ -261,6 +258,10 @@ def _signal_title(size: Floats, spread: Floats) -> str:
     if not np.isfinite(spread[-1]) or spread[-1] * EVEN < spread[0]:
         return "What the network puts out hardly depends on its input any more"
     return f"Outputs: {figure(float(size[0]))} in the first layer, {figure(float(size[-1]))} in the last"
+
+
+def _of(some: int, layers: int) -> str:
+    return "the hidden layer" if layers == 1 else f"{some} of {layers} hidden layers"
 
 
 def _names(layers: int) -> Sequence[str]:

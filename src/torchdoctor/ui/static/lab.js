@@ -1,5 +1,6 @@
 "use strict";
-/* A station: every change of a choice asks for a new result; one that was kept stays behind the new ones in grey. */
+/* A station: every change of a choice asks for a new result; one that was kept stays behind the new ones in grey.
+   A result may have frames: moments of a training, walked through by a slider or as a film. */
 (() => {
   const station = document.getElementById("station");
   const controls = document.getElementById("controls");
@@ -10,11 +11,19 @@
   const presets = station.querySelectorAll(".preset");
   const keep = document.getElementById("keep");
   const address = `/api/lab/${station.dataset.name}`;
+  const player = document.getElementById("player");
+  const play = document.getElementById("play");
+  const frame = document.getElementById("frame");
+  const moment = document.getElementById("moment");
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const PAUSE = 60; /* milliseconds that a slider may go on moving */
+  const FILM = 6000; /* milliseconds that a film takes, with at least FASTEST for a frame */
+  const FASTEST = 50;
   let asked = null;
   let timer = 0;
   let last = null;
   let kept = null;
+  let film = 0;
 
   function choices() {
     const chosen = new URLSearchParams();
@@ -27,13 +36,17 @@
   function label() {
     for (const output of controls.querySelectorAll("output")) {
       const slider = document.getElementById(output.htmlFor[0]);
-      output.value = slider.dataset.log ? Number(10 ** Number(slider.value)).toPrecision(2).replace(/\.?0+$/, "").replace(/e([+-])0?/, "e$1") : slider.value;
+      output.value = slider.dataset.log ? Number(10 ** Number(slider.value)).toPrecision(3).replace(/\.?0+$/, "").replace(/e([+-])0?/, "e$1") : slider.value;
     }
     const now = choices();
+    let text = "Begin with one of these, then change what you like.";
     for (const preset of presets) {
       const wanted = JSON.parse(preset.dataset.choices);
-      preset.setAttribute("aria-pressed", String(Object.entries(wanted).every(([name, value]) => now.get(name) === String(value))));
+      const chosen = Object.entries(wanted).every(([name, value]) => now.get(name) === String(value));
+      preset.setAttribute("aria-pressed", String(chosen));
+      if (chosen) text = preset.dataset.text;
     }
+    if (hint && hint.textContent !== text) hint.textContent = text;
   }
 
   function choose(wanted) {
@@ -70,6 +83,7 @@
   }
 
   function show(found) {
+    const wasLast = !last?.frames || Number(frame.value) === Number(frame.max);
     last = found;
     said.className = `verdict ${found.severity}`;
     said.innerHTML = found.said; /* made and escaped by our own server */
@@ -79,7 +93,93 @@
       if (!wanted.has(place.dataset.chart)) { Plotly.purge(place); place.closest("figure").remove(); }
     }
     found.charts.forEach(provide); /* all of them first: how wide each is hangs on how many there are */
+    offer(found.frames, wasLast);
     found.charts.forEach(draw);
+  }
+
+  /* The slider for the frames of a result; it stays where it stands, or at the end. */
+  function offer(frames, atEnd) {
+    const many = frames && frames.at.length > 1;
+    player.hidden = !many;
+    if (!many) return stop();
+    frame.max = String(frames.at.length - 1);
+    if (atEnd && !film) frame.value = frame.max;
+    tell();
+  }
+
+  function tell() {
+    const at = last.frames.at;
+    const said = `${at[Number(frame.value)]} of ${at.at(-1)}`;
+    moment.textContent = `Step ${said}`;
+    frame.setAttribute("aria-valuetext", `step ${said}`);
+  }
+
+  function walk() {
+    tell();
+    const moving = new Set([...last.frames.moving.map((each) => each.chart), ...Object.keys(last.frames.titles)]);
+    for (const chart of last.charts) {
+      if (moving.has(chart.name)) draw(chart);
+      else point(placeOf(chart));
+    }
+  }
+
+  function start() {
+    if (still.matches) return;
+    if (frame.value === frame.max) frame.value = "0";
+    play.textContent = "Pause";
+    let before = performance.now();
+    const next = (now) => {
+      film = requestAnimationFrame(next);
+      if (now - before < Math.max(FASTEST, FILM / last.frames.at.length)) return;
+      before = now;
+      frame.value = String(Number(frame.value) + 1);
+      walk();
+      if (frame.value === frame.max) stop();
+    };
+    film = requestAnimationFrame(next);
+    walk();
+  }
+
+  function stop() {
+    cancelAnimationFrame(film);
+    film = 0;
+    play.textContent = "Play";
+  }
+
+  /* The chart as it is at the chosen frame. */
+  function framed(chart) {
+    const frames = player.hidden ? null : last.frames;
+    if (!frames) return chart;
+    const now = Number(frame.value);
+    const data = [...chart.data];
+    for (const each of frames.moving) {
+      if (each.chart === chart.name) data[each.trace] = { ...data[each.trace], ...each.frames[now] };
+    }
+    return { ...chart, data, title: frames.titles[chart.name]?.[now] ?? chart.title };
+  }
+
+  /* The line that shows in charts over the steps where the frame stands. */
+  function point(place) {
+    const axis = place._fullLayout?.xaxis;
+    const line = place.querySelector(":scope > .cursor");
+    const shown = !player.hidden && axis && axis.title.text === last.frames.axis;
+    if (!line || !shown) { if (line) line.style.display = "none"; return; }
+    const { t, h } = place._fullLayout._size;
+    line.style.display = "block";
+    line.style.transform = `translateX(${axis._offset + axis.d2p(last.frames.at[Number(frame.value)])}px)`;
+    line.style.top = `${t}px`;
+    line.style.height = `${h}px`;
+  }
+
+  /* A click into a chart over the steps goes to the frame nearest to it. */
+  function go(place, event) {
+    const axis = place._fullLayout?.xaxis;
+    if (player.hidden || axis?.title.text !== last.frames.axis) return;
+    const step = axis.p2d(event.clientX - place.getBoundingClientRect().left - axis._offset);
+    const far = last.frames.at.map((at) => Math.abs(at - step));
+    stop();
+    frame.value = String(far.indexOf(Math.min(...far)));
+    walk();
   }
 
   const placeOf = (chart) => shown.querySelector(`[data-chart="${CSS.escape(chart.name)}"]`);
@@ -91,15 +191,22 @@
     place.className = "chart";
     place.dataset.chart = chart.name;
     place.setAttribute("role", "img");
+    const line = document.createElement("div");
+    line.className = "cursor";
+    place.append(line);
+    place.addEventListener("click", (event) => go(place, event));
     figure.append(place);
     shown.append(figure);
   }
 
-  function draw(chart) {
+  function draw(one) {
+    const chart = framed(one);
     const place = placeOf(chart);
     place.setAttribute("aria-label", chart.title);
     place.classList.toggle("tall", Boolean(chart.tall));
-    Plotly.react(place, [...behind(chart), ...chart.data], charting.dressed(chart, place.clientWidth), charting.config);
+    place.closest("figure").classList.toggle("wide", Boolean(chart.wide));
+    shown.append(place.closest("figure")); /* in the order of the result */
+    Plotly.react(place, [...behind(chart), ...chart.data], charting.dressed(chart, place.clientWidth), charting.config).then(() => point(place));
   }
 
   /* Of the result that was kept: its curves in grey, without what fills areas. */
@@ -115,10 +222,7 @@
   controls.addEventListener("input", () => changed(PAUSE));
   controls.addEventListener("submit", (event) => event.preventDefault());
   for (const preset of presets) {
-    preset.addEventListener("click", () => {
-      hint.textContent = preset.dataset.text;
-      choose(JSON.parse(preset.dataset.choices));
-    });
+    preset.addEventListener("click", () => choose(JSON.parse(preset.dataset.choices)));
   }
   keep.addEventListener("click", () => {
     kept = kept ? null : last;
@@ -126,6 +230,9 @@
     keep.textContent = kept ? "Forget what was kept" : "Keep to compare";
     last?.charts.forEach(draw);
   });
+  play.addEventListener("click", () => (film ? stop() : start()));
+  frame.addEventListener("input", () => { stop(); walk(); });
+  window.addEventListener("resize", () => setTimeout(() => last?.charts.forEach((chart) => point(placeOf(chart))), 300)); /* after Plotly */
   charting.dark.addEventListener("change", () => last?.charts.forEach(draw));
   label();
   document.addEventListener("DOMContentLoaded", ask); /* by then Plotly's script has run */
