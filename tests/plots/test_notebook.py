@@ -97,9 +97,9 @@ def test_a_heat_map_is_a_picture_with_its_looks_in_their_place() -> None:
     width, height = struct.unpack(">II", data[16:24])
     at = data.index(b"IDAT")
     rows = zlib.decompress(data[at + 4 : at + 4 + struct.unpack(">I", data[at - 4 : at])[0]])
-    shades = np.frombuffer(rows, np.uint8).reshape(height, width + 1)[:, 1:]
-    assert np.mean(shades[1] == shades[1, width // 2]) == pytest.approx(0.9, abs=0.02)
-    assert shades[0, -1] == 0  # not known: clear, and the first layer is at the bottom
+    shades = np.frombuffer(rows, np.uint8).reshape(height, 4 * width + 1)[:, 1:].reshape(height, width, 4)
+    assert np.mean((shades[1] == shades[1, width // 2]).all(axis=1)) == pytest.approx(0.9, abs=0.02)
+    assert shades[0, -1, 3] == 0  # not known: clear, and the first layer is at the bottom
 
 
 def test_other_charts_are_left_alone() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 MARKED = {Severity.ERROR: RED, Severity.WARNING: ORANGE, Severity.INFO: SKY}
 INK = {"light": ("#1f2328", "rgba(31, 35, 40, 0.12)"), "dark": ("#e6edf3", "rgba(230, 237, 243, 0.16)")}
 """Of texts, and of the lines behind the curves."""
+TITLE_WIDTH = 100
+"""Letters of a line in a figure's title; a page folds them by its own width."""
 MARKS = 3
 """Findings that are marked in one chart; more would hide what they point at."""
 
@@ -39,7 +42,8 @@ class Chart:
     """needs room: one row a layer"""
 
     def to_dict(self, theme: str = "light") -> dict[str, Any]:
-        return {"data": self.data, "layout": {**dressed(theme), **self.layout, "title": {"text": self.title}}}
+        title = {"text": "<br>".join(textwrap.wrap(self.title, TITLE_WIDTH))}
+        return {"data": self.data, "layout": {**dressed(theme), **self.layout, "title": title}}
 
     def figure(self, theme: str = "light") -> Figure:
         from plotly.graph_objects import Figure

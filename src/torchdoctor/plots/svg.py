@@ -6,18 +6,17 @@ reads on light and dark. Whatever comes from a run is escaped.
 
 from __future__ import annotations
 
-import base64
 import math
-import struct
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from torchdoctor.plots.chart import Chart
+from torchdoctor.plots.png import picture_uri
 from torchdoctor.run import Floats
 
 SIZE = (480, 250)
@@ -29,7 +28,6 @@ LABELS = 12
 """Layers that are named beside a heat map."""
 CIVIDIS = ("00224e", "123570", "3b496c", "575d6d", "707173", "8a8678", "a59c74", "c3b369", "e1cc55", "fee838")
 """Nuñez, Anderton, Renslow, "Optimizing colormaps with consideration for color vision deficiency", 2018; ten of it."""
-SHADES = 64
 TICKS = 5
 """Of an axis, at most."""
 SOFT = 'fill="currentColor" fill-opacity="0.65"'
@@ -42,9 +40,10 @@ def can_draw(chart: Chart) -> bool:
 
 def draw_svg(chart: Chart, size: tuple[int, int] = SIZE) -> str:
     """Its curves or its heat map; the title is left to the page. `can_draw` must hold."""
-    heat = next((trace for trace in chart.data if _kind(trace) == "heatmap"), None)
+    heats = [trace for trace in chart.data if _kind(trace) == "heatmap"]
+    heat = heats[0] if heats else None
     frame = _frame(chart, size, heat)
-    parts = list(_draw_heat(heat, frame) if heat is not None else _draw_curves(chart, frame))
+    parts = [part for each in heats for part in _draw_heat(each, frame)] or list(_draw_curves(chart, frame))
     inside = "".join([*parts, *_shapes(chart, frame), *_axes(chart, frame, heat), *_notes(chart, frame)])
     width, height = size
     return (
@@ -196,16 +195,14 @@ def _draw_heat(trace: Mapping[str, Any], frame: Frame) -> Iterator[str]:
     values = _even(np.asarray(trace["x"], float), np.asarray(trace["z"], float), frame)
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    shade = np.zeros(values.shape, np.uint8)
-    with np.errstate(all="ignore"):
-        level = (values - low) / ((high - low) or 1.0) * (SHADES - 1)
-    shade[np.isfinite(values)] = 1 + np.round(level[np.isfinite(values)]).astype(np.uint8)
-    data = base64.b64encode(_png(shade[::-1])).decode()
+    picture = picture_uri(_shades(values, low, high, trace.get("colorscale"))[::-1])
     wide, tall = frame.right - frame.left, frame.bottom - frame.top
     yield (
         f'<image x="{frame.left}" y="{frame.top}" width="{wide:.0f}" height="{tall:.0f}" preserveAspectRatio="none" '
-        f'style="image-rendering:pixelated" href="data:image/png;base64,{data}"/>'
+        f'style="image-rendering:pixelated" href="{picture}"/>'
     )
+    if trace.get("showscale") is False:
+        return  # lies over another, which has the names
     words = str(trace.get("colorbar", {}).get("title", {}).get("text", ""))
     legend = f"{words}: {low:.2g} (dark) to {high:.2g} (bright)"
     yield f'<text x="{frame.right:.0f}" y="{frame.bottom + 34:.0f}" text-anchor="end" {SOFT}>{_text(legend, 80)}</text>'
@@ -223,21 +220,18 @@ def _even(steps: Floats, values: Floats, frame: Frame) -> Floats:
     return values[:, np.clip(np.searchsorted(steps, at, side="right") - 1, 0, len(steps) - 1)]
 
 
-def _png(shade: np.ndarray) -> bytes:
-    """Shades of CIVIDIS, 0 being clear."""
-    stops = np.array([[int(c[i : i + 2], 16) for i in (0, 2, 4)] for c in CIVIDIS], float)
-    at = np.linspace(0, len(stops) - 1, SHADES)
-    palette = np.stack([np.interp(at, np.arange(len(stops)), stops[:, i]) for i in range(3)], axis=1)
-    colours = b"\0\0\0" + palette.round().astype(np.uint8).tobytes()
-    height, width = shade.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in shade)
+def _shades(values: Floats, low: float, high: float, scale: Any) -> NDArray[np.uint8]:
+    """Colours of CIVIDIS, or the one colour that a scale of its own has; what is not known is clear."""
+    own = isinstance(scale, list)
+    stops = np.array([_parts(scale[-1][1].lstrip("#"))] * 2 if own else [_parts(c) for c in CIVIDIS], float)
+    known = np.isfinite(values)
+    level = np.where(known, (values - low) / ((high - low) or 1.0), 0.0) * (len(stops) - 1)
+    colours = [np.interp(level, np.arange(len(stops)), stops[:, i]) for i in range(3)]
+    return np.stack([*colours, 255.0 * known], axis=2).round().astype(np.uint8)
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"PLTE", colours), (b"tRNS", b"\0"), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(kind, data) for kind, data in chunks)
+def _parts(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (0, 2, 4)]
 
 
 def _shapes(chart: Chart, frame: Frame) -> Iterator[str]:
