@@ -102,6 +102,12 @@ def test_a_heat_map_is_a_picture_with_its_looks_in_their_place() -> None:
     assert shades[0, -1, 3] == 0  # not known: clear, and the first layer is at the bottom
 
 
+def test_a_heat_map_with_ends_of_its_own_keeps_them() -> None:
+    """All units dead is the bright end of 0..1, not the dark one of 1..1."""
+    heat = {"type": "heatmap", "x": np.array([0, 1]), "y": ["a"], "z": np.ones((1, 2)), "zmin": 0, "zmax": 1}
+    assert "0 (dark) to 1 (bright)" in draw_svg(Chart("dead-units", "t", [heat]))
+
+
 def test_other_charts_are_left_alone() -> None:
     assert not can_draw(Chart("classes", "t", [{"type": "bar", "x": ["a"], "y": [1]}]))
     assert not can_draw(Chart("empty", "t"))
@@ -116,6 +122,11 @@ def test_a_view_tells_what_stands_and_draws_what_it_is_about() -> None:
     assert "A step takes 20 ms" in shown.html[first : first + 300]
     assert repr(shown) == "mlp: finished, 300 steps\nerror: the title (input-bound since step 30)"
     assert "<script" not in shown.html
+
+
+def test_what_follows_from_a_cause_stands_under_it() -> None:
+    shown = view(training(), [found("dead-relu"), found("underfitting", consequence_of="dead-relu")]).html
+    assert shown.count("<li>") == 1 and "follows from it:</i> underfitting" in shown
 
 
 def test_nothing_found_and_nothing_begun() -> None:

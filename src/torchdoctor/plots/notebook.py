@@ -73,14 +73,19 @@ def chosen(run: Run, findings: Sequence[Finding]) -> list[Chart]:
 
 
 def _list(findings: Sequence[Finding]) -> str:
+    """Causes with what to change; what follows from one stands under it."""
+    names = {finding.name for finding in findings}
+    causes = [f for f in findings if f.consequence_of not in names]
     rows = []
-    for finding in findings[:FINDINGS_SHOWN]:
+    for finding in causes[:FINDINGS_SHOWN]:
         colour = COLOURS[finding.severity]
         word = f'<b style="color:{colour}">{finding.severity.value}</b>'
         change = f"<br/><i>change:</i> {_safe(finding.fix.text)}" if finding.fix.text else ""
         named = f"<b>{_safe(finding.name)}</b>{_safe(_since(finding))}"
-        rows.append(f"<li>{word} {named}: {_safe(finding.title)}{change}</li>")
-    more = len(findings) - FINDINGS_SHOWN
+        follows = ", ".join(_safe(f.name) for f in findings if f.consequence_of == finding.name)
+        after = f"<br/><i>follows from it:</i> {follows}" if follows else ""
+        rows.append(f"<li>{word} {named}: {_safe(finding.title)}{change}{after}</li>")
+    more = len(causes) - FINDINGS_SHOWN
     rest = f"<li>and {more} more</li>" if more > 0 else ""
     return f'<ul style="margin:4px 0;padding-left:20px">{"".join(rows)}{rest}</ul>'
 

@@ -195,6 +195,7 @@ def _draw_heat(trace: Mapping[str, Any], frame: Frame) -> Iterator[str]:
     values = _even(np.asarray(trace["x"], float), np.asarray(trace["z"], float), frame)
     known = values[np.isfinite(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    low, high = float(trace.get("zmin", low)), float(trace.get("zmax", high))
     picture = picture_uri(_shades(values, low, high, trace.get("colorscale"))[::-1])
     wide, tall = frame.right - frame.left, frame.bottom - frame.top
     yield (
