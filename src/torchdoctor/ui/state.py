@@ -69,7 +69,13 @@ def run_page(library: Library, name: str, form_token: str, place: str = "") -> s
         figures=figures,
         loss=clean(chart.title) if chart is not None else "",
         preview=draw_svg(chart, PREVIEW) if chart is not None and can_draw(chart) else "",
-        begun=embedded({"stamp": f"{stamp}.", "charts": {LOSS: chart.to_json()} if chart is not None else {}}),
+        begun=embedded(
+            {
+                "stamp": f"{stamp}.",
+                "concluded": told is not None,
+                "charts": {LOSS: chart.to_json()} if chart is not None else {},
+            }
+        ),
         captures=has_kept(library, name),
         diagnoses=WORDS,
         form_token=form_token,

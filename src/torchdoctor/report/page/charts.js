@@ -16,7 +16,9 @@ const charting = (() => {
     const layout = JSON.parse(JSON.stringify(chart.layout));
     for (const name of Object.keys(layout)) {
       if (/^[xy]axis/.test(name)) {
-        layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin: true, ...layout[name] };
+        /* Steps need no room of their own: making it for them draws everything twice. */
+        const automargin = layout[name].title?.text !== "step";
+        layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin, ...layout[name] };
       }
     }
     const size = width < 560 ? 13 : 15;

@@ -1,4 +1,21 @@
 "use strict";
+/* Plotly's script is large, and while it is read nothing else happens. A page that only preloads it says when. */
+const plotly = (() => {
+  const preloaded = document.querySelector("link[rel=preload][as=script]");
+  let load;
+  const wanted = new Promise((resolve) => { load = resolve; });
+  const ready = !preloaded ? new Promise((resolve) => {
+    if (document.readyState === "complete") resolve();
+    else document.addEventListener("DOMContentLoaded", resolve);
+  }) : wanted.then(() => new Promise((resolve) => {
+    const script = document.createElement("script");
+    script.src = preloaded.href;
+    script.addEventListener("load", resolve);
+    document.head.append(script);
+  }));
+  return { ready, load };
+})();
+
 /* Charts over steps belong together: one cursor, one zoom, and keys for both. The one that somebody acts on is drawn at
    once, the others one after the other, those on the screen first, so that no input waits for more than one of them.
 
@@ -8,11 +25,9 @@ const linked = (zoomed) => {
   const whole = new Map(); /* place -> the same over all steps, as it was last given */
   const due = new Map(); /* place -> what to call when it is drawn: charts that wait for their turn */
   const spoken = document.getElementById("spoken");
-  /* Plotly comes last, for it is large: what is asked for comes meanwhile. */
-  const ready = document.readyState === "complete" || window.Plotly ? Promise.resolve()
-    : new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
   let range = null; /* [first, last] of the visible steps; null: all */
   let cursor = null;
+  let zooms = 0;
   let resets = 0;
   let working = false;
 
@@ -32,7 +47,7 @@ const linked = (zoomed) => {
     layout.uirevision = "kept"; /* what was switched off in a legend stays off */
     if (overSteps(chart)) {
       layout.xaxis = { ...layout.xaxis, ...(range ? { range: [...range], autorange: false } : { autorange: true }) };
-      layout.xaxis.uirevision = String(range);
+      layout.xaxis.uirevision = zooms;
       layout.yaxis = { ...layout.yaxis, uirevision: resets };
     }
     return layout;
@@ -52,19 +67,20 @@ const linked = (zoomed) => {
     due.set(place, () => { before?.(); done?.(); });
     if (working) return;
     working = true;
-    ready.then(work);
+    plotly.ready.then(work);
   }
 
-  /* One chart, then a frame for whatever else there is to do. */
+  /* One chart a frame, after it was painted: whatever else there is to do comes first. */
   async function work() {
     while (due.size) {
+      await new Promise((resolve) => { requestAnimationFrame(() => setTimeout(resolve)); });
+      if (!due.size) break; /* forgotten meanwhile */
       const place = nearest([...due.keys()]);
       const done = due.get(place);
       due.delete(place);
       far.delete(place);
       await render(place);
       done();
-      await new Promise((resolve) => { requestAnimationFrame(() => setTimeout(resolve)); });
     }
     working = false;
   }
@@ -129,6 +145,7 @@ const linked = (zoomed) => {
   /* `shown`: the place where somebody zoomed shows these steps already. */
   function zoom(wanted, place, shown = false) {
     if (wanted && !wanted.every(Number.isFinite)) return;
+    zooms += 1;
     if (!wanted) resets += 1;
     range = wanted;
     if (!range) for (const [each, chart] of whole) drawn.set(each, chart);
@@ -183,7 +200,8 @@ const linked = (zoomed) => {
   }
 
   function forget(place) {
-    for (const held of [whole, near, far]) held.delete(place);
+    due.get(place)?.();
+    for (const held of [whole, near, far, due]) held.delete(place);
     seen.unobserve(place);
     if (!drawn.delete(place)) return;
     delete place.dataset.drawn;

@@ -8,9 +8,11 @@
   const spoken = document.getElementById("spoken");
   const visible = new Set();
   const stale = new Set(); /* drawn once, out of date since: drawn again when they come into view */
+  const absent = new Set(); /* of which there is nothing to draw, so far */
   const wholes = new WeakMap(); /* place -> the state of which all its steps were drawn */
   const heard = new Set();
   const LAYER = ["layer-gradient", "layer-update", "layer-activation", "layer-weight-distribution", "layer-gradient-distribution", "layer-activation-distribution"];
+  const PATIENCE = 500; /* milliseconds that charts wait for the verdict */
   let tags = []; /* of the parts that are shown */
   let layer = null;
   let live = true;
@@ -81,6 +83,7 @@
     if (found.tags) tags = Object.values(found.tags);
     if (found.parts) page.querySelectorAll(".after").forEach((section) => { section.hidden = false; });
     announce(found.heard ?? []);
+    if (found.parts) setTimeout(plotly.load); /* when that is painted */
   }
 
   function announce(lines) {
@@ -97,9 +100,11 @@
       const figure = place.closest("figure") ?? place;
       if (chart === null) {
         figure.hidden = true;
+        absent.add(place);
         link.forget(place);
       } else if (String(range) === String(link.range)) { /* else zoomed meanwhile: the next answer fits */
         figure.hidden = false;
+        absent.delete(place);
         stale.delete(place);
         if (!range) wholes.set(place, page.dataset.stamp);
         link.draw(place, chart);
@@ -114,7 +119,8 @@
     const range = link.range;
     /* What is not there yet comes alone; while all is there, whatever is visible comes with the next news. */
     const missing = [...visible].filter((place) => !place.dataset.drawn || stale.has(place));
-    const wanted = [...new Set((missing.length ? missing : [...visible]).map((place) => place.dataset.chart))];
+    for (const place of absent) if (!place.isConnected) absent.delete(place);
+    const wanted = [...new Set((missing.length ? missing : [...visible, ...absent]).map((place) => place.dataset.chart))];
     const query = new URLSearchParams({ since: page.dataset.stamp, charts: wanted.join(","), hold: missing.length ? "0" : "1" });
     if (range) { query.set("first", String(range[0])); query.set("last", String(range[1])); }
     if (layer !== null) query.set("layer", layer);
@@ -184,5 +190,8 @@
   const begun = JSON.parse(document.getElementById("begun").textContent); /* what came with the page */
   page.dataset.stamp = begun.stamp;
   paint(begun.charts, null);
+  /* The verdict comes first if it comes soon: the loss can be seen already. */
+  if (begun.concluded) plotly.load();
+  else setTimeout(plotly.load, PATIENCE);
   soon(0);
 })();
