@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -21,7 +23,9 @@ from torchdoctor.lab.gallery.training import ABSENT, FAILED, QUEUED, READY, UNDE
 from torchdoctor.plots.svg import can_draw, draw_svg
 from torchdoctor.report.html import HEALTHY
 from torchdoctor.report.text import clean, count
+from torchdoctor.rules import throughput
 from torchdoctor.run import Run
+from torchdoctor.settings import Settings
 from torchdoctor.store.listing import RunEntry
 from torchdoctor.ui.forms import read_form
 from torchdoctor.ui.guard import Access
@@ -39,7 +43,8 @@ class Gallery:
 
     def __init__(self, trainer: Trainer | None = None) -> None:
         self.trainer = trainer or Trainer(Cabinet())
-        self.library = Library(self.trainer.cabinet.folder)
+        # how quick this machine happens to be says nothing about a curve
+        self.library = Library(self.trainer.cabinet.folder, Settings(ignore=_names_of(throughput)))
         self._drawn: dict[str, tuple[str, str]] = {}
 
     def close(self) -> None:
@@ -261,6 +266,11 @@ class GalleryPages:
         else:
             await run_in_threadpool(self._trainer.remove, [each.name for each in _chosen(fields)])
         return _back(fields)
+
+
+def _names_of(family: ModuleType) -> tuple[str, ...]:
+    """Of the diagnoses of a family, without importing them: a file each."""
+    return tuple(found.name.replace("_", "-") for found in iter_modules(family.__path__))
 
 
 def _find(request: Request) -> Exhibit:

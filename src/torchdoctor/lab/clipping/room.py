@@ -13,7 +13,7 @@ from torchdoctor.lab.station import Pick, Preset, Scale, Shown, Station
 from torchdoctor.report.text import count
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters.clipping_too_tight import FAR_BELOW, MOST_CLIPPED
-from torchdoctor.rules.norms import Norms
+from torchdoctor.rules.norms import SPIKE, Norms
 
 NAME, TITLE = "clipping", "Clipping at another threshold"
 TEXT = (
@@ -22,6 +22,8 @@ TEXT = (
 )
 MOST = 0.5
 """Share of cut steps from which on clipping sets their length."""
+ROUNDED = 0.05
+"""What two digits may take from a threshold."""
 WIDEST = 30.0
 """Powers of ten beyond which no threshold is taken."""
 UNKNOWN_RANGE = (-3.0, 3.0)
@@ -91,7 +93,9 @@ def judge(recorded: Recorded, norms: Norms, found: Cut) -> tuple[str, str, str, 
     value = figure(found.threshold)
     suggestion = f"Where the exceptional begins in this run: {figure(norms.recommended)}."
     if norms.trend == "rising":
-        suggestion += " But the norms grow through the run: that asks for a lower rate or warmup, not for clipping."
+        suggestion += (
+            f" The norms grow {figure(norms.change)}-fold: clipping hides that, a lower rate or warmup cures it."
+        )
     if found.share == 0:
         largest = figure(float(recorded.every.max()))
         return "info", f"{value} never acts: the largest norm is {largest}", suggestion, ""
@@ -102,7 +106,7 @@ def judge(recorded: Recorded, norms: Norms, found: Cut) -> tuple[str, str, str, 
     if found.share >= MOST:
         said = f"{share} of the steps are cut: this sets their length rather than catching spikes"
         return "info", said, suggestion, ""
-    if found.share > EXCEPTIONAL:
+    if found.share > EXCEPTIONAL and found.threshold < SPIKE * norms.median * (1 - ROUNDED):
         return "info", f"{share} of the steps are cut: more than the exceptional ones", suggestion, ""
     if not norms.needed:
         said = f"{share} of the steps are cut, none of them far out: clipping hardly matters here"

@@ -29,11 +29,13 @@ class Training:
     case: zoo.Case
     grade: str = ""
     """mild, medium or severe, for scripts that have it; empty: as the script has it by itself"""
+    every_step: bool = True
+    """whether every signal is taken on every step: a spike between two looks would not be seen"""
 
     @cached_property
     def name(self) -> str:
         """The name of its run: another one after an update of torchdoctor or of the script."""
-        seed = f"{__version__}\n{self.grade}\n".encode() + self.case.path.read_bytes()
+        seed = f"{__version__}\n{self.grade}\n{self.every_step}\n".encode() + self.case.path.read_bytes()
         kind = "-".join(filter(None, (self.case.name.replace("/", "-"), self.grade)))
         return f"{kind}-{hashlib.blake2b(seed, digest_size=4).hexdigest()}"
 
@@ -59,18 +61,21 @@ class Exhibit:
     command: str = ""
     """of torchdoctor's, that helps with it"""
     grade: str = ""
+    every_step: bool = True
     linear: bool = False
     """the axis of the loss, where a logarithmic one would hide what is to be seen"""
 
     @cached_property
     def training(self) -> Training:
-        return Training(_find(self.case), self.grade)
+        return Training(_find(self.case), self.grade, self.every_step)
 
     @cached_property
     def twin(self) -> Training | None:
         """The nearest sound training; a sound one has none."""
         case = self.training.case
-        return None if case.healthy else Training(_find(f"{case.diagnosis}/{TWIN}{case.kind}"))
+        if case.healthy:
+            return None
+        return Training(_find(f"{case.diagnosis}/{TWIN}{case.kind}"), every_step=self.every_step)
 
 
 EXHIBITS: dict[str, Exhibit] = {
@@ -147,6 +152,7 @@ EXHIBITS: dict[str, Exhibit] = {
             charts=("update_ratio", "gradient_norm"),
             why="The updates are of a usual size: it is not the learning rate that holds this one.",
             command="torchdoctor check train.py",
+            every_step=False,  # units that rest for as few steps as then lie between looks would count as dead
         ),
         Exhibit(
             "oscillating",

@@ -28,7 +28,7 @@ SECONDS = 180.0
 LATER = 10
 """Niceness: other trainings on the machine go first."""
 OVERHEAD = "0.5"
-"""Share of a training's time for measuring: these last less than a second."""
+"""Share of the time for measuring where not every step is looked at in full: these trainings last a second."""
 LOOK_SECONDS = 0.05
 LAST_BYTES = 8000
 """Of what a training that failed has written, that is searched for the reason."""
@@ -49,8 +49,8 @@ class Standing:
 
 
 def command_of(training: Training, cabinet: Cabinet) -> list[str]:
-    """With time enough to look at nearly every gradient: a spike between two looks would not be seen."""
-    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--overhead", OVERHEAD, "--capture", "none"]
+    looks = ["--every-step"] if training.every_step else ["--overhead", OVERHEAD]
+    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", *looks, "--capture", "none"]
     return [*words, "--out", str(cabinet.folder), "--name", training.name, str(training.case.path)]
 
 
