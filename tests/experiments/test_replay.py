@@ -13,6 +13,7 @@ from recording import record
 from torchdoctor.errors import CaptureError, ScriptError, UsageError
 from torchdoctor.experiments import replay as replays
 from torchdoctor.experiments.changes import Changes, read_changes
+from torchdoctor.store.replays import read_replays
 
 SCRIPT = """
 import torch
@@ -66,6 +67,10 @@ def test_a_change_is_tried_from_the_start(folder: Path) -> None:
     assert found["failed_at"] == 25
     assert not found["gone"]
     assert "fails all the same, at step 25" in text
+    kept = read_replays(folder / "torchdoctor-runs" / "run")[0]
+    assert (kept.step, kept.failed_at, kept.capture) == (25, 25, "step-000025-nonfinite")
+    assert kept.change == "learning rate times 0.1, gradients clipped to a norm of 1"
+    assert kept.birth is not None and kept.birth.samples == found["birth"]["samples"]
 
 
 HALF = """
