@@ -69,7 +69,14 @@ class Movement:
     @property
     def middle_S(self) -> Floats:  # noqa: N802 - a shape suffix
         """The median over the layers, at each look."""
-        return np.array([_quantile(row, 0.5) for row in self.ratios])
+        whole = np.isfinite(self.ratios).all(axis=1)
+        middle = np.empty(len(self.ratios))
+        if whole.any() and self.ratios.shape[1]:
+            middle[whole] = np.quantile(self.ratios[whole], 0.5, axis=1)
+        else:
+            whole[:] = False
+        middle[~whole] = [_quantile(row, 0.5) for row in self.ratios[~whole]]
+        return middle
 
     def until(self, step: int) -> Movement:
         keep = self.steps <= step
