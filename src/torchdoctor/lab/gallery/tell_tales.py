@@ -13,7 +13,8 @@ from torchdoctor.rules.curves import figure, level, smooth
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
 
-SHOWN_SPIKES = 3
+SHOWN_SPIKES, STANDS_OUT = 3, 1.5
+"""Spikes that are marked, and how many times the loss around it one must be."""
 CLASSES = 1000
 GUESS = 0.25
 """Of the way to the next number of classes: a loss farther off is not called a guess among them."""
@@ -94,7 +95,7 @@ def spikes(run: Run) -> Sequence[Mark]:
             f"{figure(float(train.high[row] / smoothed[row]))} times the loss around it",
         )
         for row in sorted(highest)
-        if smoothed[row] > 0
+        if train.high[row] > STANDS_OUT * smoothed[row] > 0
     ]
 
 
