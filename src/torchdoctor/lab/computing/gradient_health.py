@@ -74,6 +74,6 @@ def _norm(gradient: Tensor | None) -> float:
 
 def _unequal(gradient: Tensor | None) -> float:
     """How far the units' gradients differ from each other, over their size: 0 where all units learn the same."""
-    if gradient is None or not gradient.any():
+    if gradient is None or not gradient.norm() > 0:
         return 0.0
     return ((gradient - gradient.mean(dim=0)).norm() / gradient.norm()).item()

@@ -76,7 +76,7 @@ def initialise(layer: nn.Linear, init: str, activation: str) -> None:
     if init == "zeros":
         nn.init.zeros_(weight)
     elif init == "constant":
-        nn.init.constant_(weight, 1 / math.sqrt(weight.shape[1]))
+        nn.init.constant_(weight, 1 / weight.shape[1])  # the mean goes through as it is
     elif init == "xavier":
         nn.init.xavier_uniform_(weight)
     elif init == "he":

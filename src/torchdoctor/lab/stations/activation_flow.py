@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from torchdoctor.facts import TRAIN, Fact, InputsFact, LossCallFact, ModuleFact
 from torchdoctor.findings import Severity
-from torchdoctor.lab.figures import STEP, draw_losses
+from torchdoctor.lab.figures import LEARNED, STEP, draw_losses, last_tenth
 from torchdoctor.lab.judging import ask_rules
 from torchdoctor.lab.station import Choices, Frames, Moving, Pick, Preset, Scale, Shown, Station
 from torchdoctor.plots.activations import MANY_DEAD
@@ -138,7 +138,10 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     elif broken is not None or deaths.shares.max() >= MANY_DEAD:
         severity, advice = "info" if broken is None else "error", _advise(choices)
     text = explain(choices)
-    if finding is None and severity == "info":
+    if severity == "healthy" and not last_tenth(losses) < LEARNED * found["targets"][1] ** 2:
+        severity = "info"
+        text += " The units are well, the loss is not: it has not got below that of a constant guess."
+    elif finding is None and severity == "info":
         text += f" Your own run would be reported from {LEAST:.0%} of a layer on, for as long as the loss goes nowhere."
     elif finding is not None and finding.severity is Severity.INFO:
         text += " The loss falls all the same, so this is no alarm: a network can do without some of its units."
@@ -172,7 +175,8 @@ def tell(deaths: Deaths, broken: int | None, steps: int) -> str:
         return f"{deaths.units - deaths.at_end} of {deaths.units} units live after {steps} steps{back}"
     layer = f"layer {deaths.worst + 1} ({deaths.shares.max():.0%} of it)"
     if deaths.died * 2 < deaths.at_end:
-        return f"{deaths.at_start} of {deaths.units} units are dead before the first step, most in {layer}{back}"
+        later = f" and {deaths.at_end} at the end" if deaths.at_end != deaths.at_start else ""
+        return f"{deaths.at_start} of {deaths.units} units are dead before the first step{later}, most in {layer}{back}"
     said = f"{_count(deaths.died)} of {deaths.units} die, half of them by step {deaths.half_by()}; most in {layer}"
     return said + (back or "; none came back")
 

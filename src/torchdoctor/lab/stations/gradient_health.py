@@ -30,7 +30,7 @@ ACTIVATIONS = {
     "elu": "ELU",
     "tanh": "tanh",
     "sigmoid": "sigmoid",
-    "none": "none (linear)",
+    "none": "none: linear",
 }
 INITIALISATIONS = {
     "default": "PyTorch's default",
@@ -48,7 +48,7 @@ CONTROLS = (
     Pick("activation", "Activation", ACTIVATIONS, "relu"),
     Pick("init", "Initialisation", INITIALISATIONS, "he"),
     Scale("depth", "Hidden layers", 1, 50, 10),
-    Scale("width", "Units in a layer", 8, 256, 64, step=8),
+    Scale("width", "Units in a layer", 8, 128, 64, step=8),
     Pick("norm", "Normalisation", NORMS, "none"),
     Switch("residual", "Residual connections", help="each layer's input is added to its output"),
     Scale("steps", "Train for so many steps", 0, 200, 0, step=10, help="plain descent with momentum at a rate of 0.05"),
@@ -127,17 +127,18 @@ def judge(start: Mapping[str, Any], seen: Mapping[str, Any]) -> tuple[str, str, 
             "exploding-gradients",
         )
     without = int((hidden == 0).sum())
-    if without == len(hidden) and not first[:-1].any():
+    if without == len(hidden) and not start["size"][0]:
         return (
             "error",
             f"No gradient reaches {_of(without, len(hidden))}",
             "Start from random weights of the right scale; leave zero to biases.",
             "symmetric-initialization",
         )
-    if max(seen["between_units"]) < ALIKE:
+    alike = int(((np.array(seen["between_units"]) < ALIKE) & (hidden > 0)).sum())
+    if 2 * alike > len(hidden) - without:
         return (
             "error",
-            "All units of a layer get the same gradient",
+            f"All units get the same gradient in {_of(alike, len(hidden))}",
             "Start from random weights: equal units stay equal.",
             "symmetric-initialization",
         )
@@ -148,13 +149,20 @@ def judge(start: Mapping[str, Any], seen: Mapping[str, Any]) -> tuple[str, str, 
             "Smaller initial weights, or normalisation before the activation.",
             "saturated-activations",
         )
-    if without:
+    if max(seen["size"]) > EVEN * max(seen["size"][0], 1.0):
         return (
             "warning",
+            f"Outputs grow to {figure(max(seen['size']))} on the way through the layers",
+            "Smaller initial weights, or normalisation.",
+            "exploding-gradients",
+        )
+    if without:
+        return (
+            "error" if without == len(hidden) else "warning",
             f"No gradient reaches {_of(without, len(hidden))}",
             "Take ReLU or one of its relatives with He's initialisation, and normalise; lower the rate if they died in "
             "training.",
-            "dead-relu" if first[:-1].all() else "vanishing-gradients",
+            "dead-relu" if first.all() else "vanishing-gradients",
         )
     ratio = float(gradient[-1] / hidden[0])
     if ratio > EVEN:
@@ -165,12 +173,10 @@ def judge(start: Mapping[str, Any], seen: Mapping[str, Any]) -> tuple[str, str, 
             "normalisation.",
             "vanishing-gradients",
         )
-    if ratio < 1 / EVEN or max(seen["size"]) > EVEN * max(seen["size"][0], 1.0):
+    if ratio < 1 / EVEN:
         return (
             "warning",
-            f"Gradients grow {figure(1 / ratio)}-fold on the way from the last layer to the first"
-            if ratio < 1
-            else f"Outputs grow to {figure(max(seen['size']))} on the way through the layers",
+            f"Gradients grow {figure(1 / ratio)}-fold on the way from the last layer to the first",
             "Smaller initial weights, normalisation, or clipping by norm.",
             "exploding-gradients",
         )
@@ -181,8 +187,22 @@ def judge(start: Mapping[str, Any], seen: Mapping[str, Any]) -> tuple[str, str, 
             "Lower the rate, or take leaky ReLU, GELU or SiLU.",
             "dead-relu",
         )
+    if _fades(seen):
+        return (
+            "warning",
+            "Gradients reach all layers, but the outputs hardly depend on the input any more",
+            "Larger initial weights (He for ReLU), normalisation, or residual connections.",
+            "",
+        )
     spread = float(gradient.max() / gradient.min())
-    return "healthy", f"Gradients reach all {len(gradient)} layers, within a factor of {figure(spread)}", "", ""
+    title = f"Gradients reach all {len(gradient)} layers, within a factor of {figure(spread)}"
+    return "healthy" if spread <= EVEN else "info", title, "", ""
+
+
+def _fades(seen: Mapping[str, Any]) -> bool:
+    """How much outputs change from sample to sample falls far on the way through the layers."""
+    first, last = seen["spread"][0], seen["spread"][-1]
+    return not last * EVEN >= first
 
 
 def explain(choices: Choices) -> str:
@@ -255,7 +275,7 @@ def _gradient_title(seen: Mapping[str, Any]) -> str:
 def _signal_title(size: Floats, spread: Floats) -> str:
     if not np.isfinite(size).all():
         return "The signal dies or overflows on its way"
-    if not np.isfinite(spread[-1]) or spread[-1] * EVEN < spread[0]:
+    if not spread[-1] * EVEN >= spread[0]:
         return "What the network puts out hardly depends on its input any more"
     return f"Outputs: {figure(float(size[0]))} in the first layer, {figure(float(size[-1]))} in the last"
 

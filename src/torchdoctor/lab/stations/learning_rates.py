@@ -21,8 +21,12 @@ from torchdoctor.run import Floats
 MAP = "lab-map"
 ENOUGH = 3e-3
 """Of the loss at the start: with so little left nobody would ask for another rate."""
-NEAR_BEST = 3.0
-"""Times what the best rate of the sweep leaves that a good one may leave."""
+NEAR_BEST, NEAR_SHARE = 3.0, 0.1
+"""Times what the best rate of the sweep leaves that a good one may leave; and by how much more of the start."""
+NEAR_RATE = 2.0
+"""Times by which a rate may lie below the best one of the sweep, whose rates are 1.8 times apart."""
+FAR_DOWN = 0.3
+"""Of the loss at the start: with more left one does not speak of a good rate, were it the best of all."""
 GLACIAL, MANY_TIMES = 0.1, 10.0
 """Of the loss at the start, and times by which the best rate is higher: from there on too low a rate is a warning."""
 SAVED = 10.0
@@ -189,10 +193,12 @@ def judge(choices: Choices, found: Mapping[str, Any]) -> Verdict:
             "Momentum or a higher rate gets past; so does the noise of smaller batches.",
             "plateau-or-saddle",
         )
-    if left <= ENOUGH or end <= NEAR_BEST * lowest:
+    near = end <= NEAR_BEST * lowest and left - lowest / start <= NEAR_SHARE
+    if left <= ENOUGH or near or rate < best <= NEAR_RATE * rate:
         if left > NEVER:
             return Verdict("info", f"No rate gets far in {choices['steps']} steps", "Give it more steps.")
-        return Verdict("healthy", f"{called} is a good rate here: {percent(left)} of the loss is left")
+        how = "a good rate here" if left <= FAR_DOWN else "about as good as any rate here"
+        return Verdict("healthy", f"{called} is {how}: {percent(left)} of the loss is left")
     other = f"{figure(best)} would leave {percent(lowest / start)}"
     if best < rate:
         return _unsettled(choices, found, called, other)
@@ -319,9 +325,9 @@ def draw_map(choices: Choices, found: Mapping[str, Any]) -> Chart:
 def draw_curves(rate: float, losses: Floats, found: Mapping[str, Any]) -> Chart:
     """The chosen rate beside a third and three times of it."""
     ends = {name: found["final"][name] for name in ("third", "chosen", "triple")}
-    finite = {name: end for name, end in ends.items() if math.isfinite(end)}
+    finite = {name: end for name, end in ends.items() if end <= HIGHEST * found["start"]}
     words = {"third": "A third of the rate", "chosen": "The chosen rate", "triple": "Three times the rate"}
-    title = "All three run off to infinity"
+    title = "All three diverge"
     if finite:
         winner = min(finite, key=lambda name: finite[name])
         title = f"{words[winner]} ends lowest of the three, at {figure(finite[winner])}"

@@ -28,6 +28,7 @@ RULES = (
     *("abnormal-distribution", "weight-norm-growth", "symmetric-initialization", "bad-initialization-scale"),
     *("over-regularized", "learning-rate-too-high", "learning-rate-oscillation", "nonfinite-parameters"),
 )
+PLAIN_KINDS = ("ordinary", "small")
 HILLS = "lab-hills"
 GUESS = math.log(8)
 """Loss of a constant guess among the classes."""
@@ -139,15 +140,20 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
 
 def judge(found: Mapping[str, Any], last: Mapping[str, Any], finding: Finding | None) -> tuple[str, str, str]:
     """Severity, sentence and advice: the rules' where they speak, else that of weight_distribution."""
-    title = tell(last, _growth(found))
+    growth = _growth(found)
+    title, usual = tell(last, growth), all(look["kind"] in PLAIN_KINDS for look in last.values())
     if finding is not None and finding.severity is not Severity.INFO:
+        if usual:
+            title = f"The usual shape in all {len(last)} layers, but {finding.title[0].lower()}{finding.title[1:]}"
         return finding.severity.value, title, finding.fix.text if finding.fix else ""
     kinds = [look["kind"] for look in last.values()]
     worst = next((k for k in kinds if k in found["abnormal"]), None)
     if worst is not None:
         return "warning", title, found["texts"][worst]
-    special = next((k for k in kinds if k not in ("ordinary", "small")), None)
-    return ("info", title, found["texts"][special]) if special else ("healthy", title, "")
+    special = next((k for k in kinds if k not in PLAIN_KINDS), None)
+    if special is not None:
+        return "info", title, found["texts"][special]
+    return "info" if growth >= GROWN else "healthy", title, ""
 
 
 def tell(last: Mapping[str, Any], growth: float) -> str:
@@ -156,10 +162,10 @@ def tell(last: Mapping[str, Any], growth: float) -> str:
     for name, look in last.items():
         groups.setdefault(_name(look), []).append(name)
     grown = f"; {figure(growth)} times as long as at the start" if growth >= 2 else ""
-    grown = grown or (f"; {percent(growth)} of their length at the start" if growth < 0.5 else "")
-    if set(groups) <= {"ordinary", "too small to judge"}:
+    grown = grown or (f"; {percent(growth)} of their length at the start" if 0 < growth < 0.5 else "")
+    odd = [(kind, names) for kind, names in groups.items() if last[names[0]]["kind"] not in PLAIN_KINDS]
+    if not odd:
         return f"Weights of the usual shape in all {len(last)} layers{grown}"
-    odd = [(kind, names) for kind, names in groups.items() if kind not in ("ordinary", "too small to judge")]
     said = "; ".join(f"{_listed(names, len(last))}: {kind}" for kind, names in odd)
     return f"{said[0].upper()}{said[1:]}{grown}"
 
@@ -245,7 +251,10 @@ def draw_norms(found: Mapping[str, Any]) -> Chart:
     norms = _series(found, "norm")
     growth = _growth(found)
     if not math.isfinite(growth):
-        title = "The norm is zero from the start, or not finite at the end"
+        zero = all(v[0] == 0 for v in norms.values())
+        title = "The norm is zero from the start" if zero else "The norm is not finite at the end"
+    elif not growth:
+        title = "Nothing is left of the weights"
     elif growth >= GROWN:
         title = f"The weights have grown {figure(growth)}-fold"
     elif growth < 0.5:
@@ -280,7 +289,7 @@ def _frames(found: Mapping[str, Any]) -> Frames:
 
 def _series(found: Mapping[str, Any], key: str) -> dict[str, Floats]:
     """Of each layer over the looks."""
-    rows = np.array([[look[key] for look in row] for row in found["seen"]], float)
+    rows = np.array([[look[key] if look["kind"] != "non-finite" else np.nan for look in row] for row in found["seen"]])
     return {name: visible(rows[:, at], HIGHEST**9) for at, name in enumerate(found["layers"])}
 
 
