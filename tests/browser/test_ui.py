@@ -223,6 +223,34 @@ def test_charts_share_cursor_and_zoom_and_keys_work(look: Any) -> None:
     assert opened.problems == []
 
 
+COUNT = """() => { window.redrawn = []; const react = Plotly.react;
+  Plotly.react = (place, ...rest) => { redrawn.push(place.dataset.chart); return react(place, ...rest); }; }"""
+
+
+def test_a_zoom_draws_what_is_near_and_a_reset_asks_for_nothing(look: Any) -> None:
+    opened = look("/run/sick")
+    page = opened.page
+    drawn(opened)
+    page.wait_for_selector("article.finding .main-svg")
+    page.wait_for_timeout(700)
+    page.evaluate(COUNT)
+    page.focus("#first .chart")
+    begun = len(opened.requests)
+    page.keyboard.press("+")
+    page.wait_for_timeout(1000)
+    near = page.eval_on_selector_all(".chart[data-drawn]", "all => all.map(place => place.dataset.chart)")
+    zoomed = page.evaluate("window.redrawn.splice(0)")
+    asked = [u for u in opened.requests[begun:] if "/api/" in u]
+    assert zoomed[0] == "loss" and set(zoomed) <= set(near)
+    assert max(map(zoomed.count, zoomed)) == 2, "once for the steps, once for finer data"
+    assert len(asked) == 1 and "first=" in asked[0] and "memory" not in asked[0]
+    page.keyboard.press("0")
+    page.wait_for_timeout(700)
+    reset = page.evaluate("window.redrawn.splice(0)")
+    assert sorted(reset) == sorted(set(zoomed)) and len(opened.requests) == begun + 1
+    assert opened.problems == []
+
+
 def test_keys_reach_everything_and_everything_has_a_name(look: Any) -> None:
     opened = look("/run/sick")
     drawn(opened)

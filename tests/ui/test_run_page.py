@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,31 @@ def form_token(client: TestClient, name: str = "sick") -> str:
 def test_the_page_is_there_before_the_verdict_and_has_the_loss(client: TestClient) -> None:
     page = client.get("/run/sick").text
     assert "being examined" in page and 'class="preview"' in page and "60 steps" in page
+
+
+def begun(page: str) -> Any:
+    found = re.search(r'id="begun">(.*?)</script>', page)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_page_brings_the_loss_and_once_it_is_known_the_verdict(client: TestClient, wait_for: Wait) -> None:
+    first = client.get("/run/sick").text
+    assert begun(first)["charts"]["loss"]["data"] and not begun(first)["concluded"]
+    found = wait_for(lambda: examined(client))
+    again = client.get("/run/sick").text
+    assert begun(again)["concluded"] and "being examined" not in again and "missing-zero-grad" in again
+    assert "parts" in state(client, since=begun(again)["stamp"]), found["stamp"]
+
+
+def test_parts_that_the_page_has_are_named_and_not_sent(client: TestClient, wait_for: Wait) -> None:
+    found = wait_for(lambda: examined(client))
+    recorded = found["stamp"].partition(".")[0]
+    again = state(client, since=f"{recorded}.", have=",".join(found["tags"].values()))
+    assert again["parts"] == {} and again["tags"] == found["tags"] and "figures" not in again
+    missing = state(client, since=f"{recorded}.", have=found["tags"]["layers"])["parts"]
+    assert set(missing) == set(found["parts"]) - {"layers"}
+    assert state(client, since="old.old")["figures"] == found["figures"]
 
 
 def test_verdict_findings_layers_and_record_follow(client: TestClient, wait_for: Wait) -> None:

@@ -33,7 +33,7 @@ from torchdoctor.ui.lab import LabPages
 from torchdoctor.ui.library import Library
 from torchdoctor.ui.overview import survey
 from torchdoctor.ui.state import Wanted, current_stamp, describe_state, run_page
-from torchdoctor.ui.templates import render, static_file
+from torchdoctor.ui.templates import prepare, render, static_file
 
 LOOK_SECONDS, LOOKS = 0.1, 9
 """How often files are looked at while a page waits for news, and how many times: it asks about once a second."""
@@ -61,6 +61,7 @@ def build_app(library: Library, access: Access, gallery: Gallery | None = None) 
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        library.warm_up(prepare)
         library.warm_up(catalogue)
         yield
         library.close()

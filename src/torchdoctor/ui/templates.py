@@ -54,6 +54,13 @@ def address_of(name: str) -> str:
     return f"/static/{found.version}/{name}" if found else ""
 
 
+def prepare() -> None:
+    """What takes a while the first time: templates are translated, Plotly's script is read."""
+    for name in ("base", "list", "rows", "run", "run-parts", "parts", "kept"):
+        environment().get_template(f"{name}.html.j2")
+    static_file(PLOTLY)
+
+
 def render(page: str, **values: Any) -> str:
     return str(environment().get_template(page).render(**values))
 

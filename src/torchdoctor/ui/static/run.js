@@ -27,7 +27,7 @@
       if (range || wholes.get(place) !== page.dataset.stamp) stale.add(place);
       else stale.delete(place);
     }
-    soon(120);
+    if ([...visible].some((place) => stale.has(place))) soon(120);
   });
 
   const seen = new IntersectionObserver((entries) => {
@@ -83,7 +83,7 @@
     if (found.tags) tags = Object.values(found.tags);
     if (found.parts) page.querySelectorAll(".after").forEach((section) => { section.hidden = false; });
     announce(found.heard ?? []);
-    if (found.parts) setTimeout(plotly.load); /* when that is painted */
+    if (found.parts) requestAnimationFrame(() => setTimeout(plotly.load)); /* when that is painted */
   }
 
   function announce(lines) {
