@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births clean
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages clean
 
 setup: .setup-base
 setup-test: .setup-test
@@ -45,6 +45,9 @@ bench-diagnosis: .setup-test
 
 bench-births: .setup-test
 	$(BIN)/python benchmarks/births.py --write $(BENCH)
+
+bench-pages: .setup-test .setup-bench
+	$(BIN)/python benchmarks/pages.py --write $(BENCH)
 
 clean:
 	rm -rf $(VENV) .setup-* build dist

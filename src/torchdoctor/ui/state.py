@@ -26,8 +26,9 @@ from torchdoctor.ui.layers import grow_tree
 from torchdoctor.ui.library import Library, Made
 from torchdoctor.ui.templates import render, render_part
 
-PREVIEW = (1200, 322)
-"""Of the loss: the first paint has it, before the charts' script is there. About the room that the chart takes."""
+PREVIEWS = {"wide": (1200, 322), "narrow": (350, 266)}
+"""Of the loss: the first paint has it, before the charts' script is there. About the room that the chart takes, on a
+screen and on a phone."""
 LOSS = "loss"
 KEY = "live"
 MOST_CHARTS = 24
@@ -68,7 +69,9 @@ def run_page(library: Library, name: str, form_token: str, place: str = "") -> s
         verdict=render_part("verdict", described) if described else "",
         figures=figures,
         loss=clean(chart.title) if chart is not None else "",
-        preview=draw_svg(chart, PREVIEW) if chart is not None and can_draw(chart) else "",
+        previews=[(kind, draw_svg(chart, size)) for kind, size in PREVIEWS.items()]
+        if chart is not None and can_draw(chart)
+        else [],
         begun=embedded(
             {
                 "stamp": f"{stamp}.",
