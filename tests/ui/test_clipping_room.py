@@ -118,7 +118,7 @@ def test_norms_that_are_not_finite_are_told() -> None:
 @pytest.mark.parametrize("text", ["", "x", "nan", "inf", "-inf", "1e9", "31"])
 def test_what_is_no_threshold(text: str) -> None:
     assert threshold_of(text) is None
-    assert threshold_of("-0.6") == 0.25 and threshold_of("0") == 1.0
+    assert threshold_of("-0.6") == 0.251 and threshold_of("0") == 1.0
 
 
 def record_norms(folder: Path, norms: np.ndarray) -> None:

@@ -23,7 +23,7 @@ TEXT = (
 MOST = 0.5
 """Share of cut steps from which on clipping sets their length."""
 ROUNDED = 0.05
-"""What two digits may take from a threshold."""
+"""What rounding may take from a threshold."""
 WIDEST = 30.0
 """Powers of ten beyond which no threshold is taken."""
 UNKNOWN_RANGE = (-3.0, 3.0)
@@ -66,7 +66,7 @@ def threshold_of(text: str) -> float | None:
         power = float(text)
     except ValueError:
         return None
-    return float(f"{10**power:.2g}") if abs(power) <= WIDEST else None
+    return float(f"{10**power:.3g}") if abs(power) <= WIDEST else None
 
 
 def show(recorded: Recorded, threshold: float) -> Shown:

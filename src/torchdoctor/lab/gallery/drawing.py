@@ -61,18 +61,17 @@ def _lay_under(chart: Chart, twin: Run) -> None:
 def _point(chart: Chart, marks: Sequence[Mark]) -> None:
     """Arrows with words; on a logarithmic axis they stand at logarithms."""
     is_log = chart.layout["yaxis"].get("type") == "log"
-    last = max((mark.step for mark in marks), default=0)
+    middle = 0.6 * _last_step(chart)
     notes = chart.layout.setdefault("annotations", [])
     for number, mark in enumerate(marks):
         if not math.isfinite(mark.value) or (is_log and mark.value <= 0):
             continue
+        reach = ARROW + 16 * (number % 2)  # neighbours are not written over each other
+        away = {"above": (0, -reach), "below": (0, reach), "right": (reach, 0)}[mark.side]
         place = {"x": mark.step, "y": math.log10(mark.value) if is_log else mark.value}
-        late = mark.step > 0.6 * max(last, int(_last_step(chart)))
-        reach = (ARROW if number % 2 == 0 else ARROW + 16) * (-1 if mark.above else 1)
         style = {"showarrow": True, "arrowhead": 2, "arrowcolor": RED, "arrowwidth": 1.5, "font": {"color": RED}}
-        notes.append(
-            {**place, **style, "text": mark.text, "ax": 0, "ay": reach, "xanchor": "right" if late else "left"}
-        )
+        anchor = "right" if mark.step > middle else "left"
+        notes.append({**place, **style, "text": mark.text, "ax": away[0], "ay": away[1], "xanchor": anchor})
 
 
 def _last_step(chart: Chart) -> float:

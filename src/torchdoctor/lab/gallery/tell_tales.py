@@ -27,8 +27,8 @@ class Mark:
     step: int
     value: float
     text: str
-    above: bool = True
-    """whether the words stand above the place, or below"""
+    side: str = "above"
+    """of the place, where the words stand: above, below or right"""
 
 
 def follows(run: Run) -> Sequence[Mark]:
@@ -50,7 +50,7 @@ def leaps(run: Run) -> Sequence[Mark]:
     if not len(train):
         return ()
     top, start = int(np.nanargmax(train.high)), float(train.values[0])
-    marks = [Mark(int(train.steps[top]), float(train.high[top]), f"up to {figure(float(train.high[top]))}", False)]
+    marks = [Mark(int(train.steps[top]), float(train.high[top]), f"up to {figure(float(train.high[top]))}", "right")]
     end, at = level(train.values), _near(train, 0.7)
     said = f"ends at {figure(end)}, began at {figure(start)}"
     return [*marks, Mark(int(train.steps[at]), _level_at(train, at), said)]
@@ -76,7 +76,7 @@ def parts(run: Run) -> Sequence[Mark]:
             int(validation.steps[best]),
             float(validation.values[best]),
             f"validation is best here: {figure(float(validation.values[best]))}",
-            False,
+            "below",
         ),
         Mark(int(validation.steps[-1]), last, f"and rises to {figure(last)}"),
         Mark(int(train.steps[late]), _level_at(train, late), "training falls on"),
@@ -120,7 +120,7 @@ def swings(run: Run) -> Sequence[Mark]:
             int(swinging.steps[low]),
             float(swinging.low[low]),
             f"{name} down to {figure(float(swinging.low[low]))}",
-            False,
+            "below",
         ),
     ]
 
@@ -130,7 +130,7 @@ def levels_off(run: Run) -> Sequence[Mark]:
     if not len(train):
         return ()
     at = _near(train, 0.55)
-    marks = [Mark(int(train.steps[at]), _level_at(train, at), f"level at {figure(level(train.values))}", False)]
+    marks = [Mark(int(train.steps[at]), _level_at(train, at), f"level at {figure(level(train.values))}", "below")]
     if len(validation):
         row = int(0.85 * len(validation))
         marks.append(Mark(int(validation.steps[row]), float(validation.values[row]), "validation close above: no gap"))

@@ -58,11 +58,12 @@
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const pressed = event.submitter;
-    if (pressed.value === "all" && pressed.formAction.endsWith("/remove") && !window.confirm("Remove all trainings of the gallery? They can be trained again.")) return;
+    const target = pressed.getAttribute("formaction") ?? form.action;
+    if (pressed.value === "all" && target.endsWith("/remove") && !window.confirm("Remove all trainings of the gallery? They can be trained again.")) return;
     const fields = new URLSearchParams(new FormData(form, pressed));
     pressed.disabled = true;
     try {
-      const answer = await fetch(pressed.formAction, { method: "POST", body: fields, redirect: "manual" });
+      const answer = await fetch(target, { method: "POST", body: fields, redirect: "manual" });
       say(answer.type === "opaqueredirect" || answer.ok ? "" : await answer.text());
     } catch {
       say("The server does not answer.");

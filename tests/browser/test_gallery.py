@@ -1,0 +1,97 @@
+"""The gallery and the clipping room in a real browser: a card is trained, opened, asked about; a slider moves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from gallery_stand_in import standing_in
+from torchdoctor.lab.gallery.cabinet import Cabinet
+from torchdoctor.lab.gallery.training import Trainer
+from torchdoctor.ui.app import build_app
+from torchdoctor.ui.gallery import Gallery
+from torchdoctor.ui.guard import Access
+from torchdoctor.ui.library import Library
+from torchdoctor.ui.server import bind
+
+
+@dataclass
+class Served:
+    base: str
+    token: str
+    cache: Path
+    trainer: Trainer
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    bound = bind("127.0.0.1", 0)
+    access = Access.over("127.0.0.1", bound.getsockname()[1], "right-token")
+    trainer = Trainer(Cabinet(tmp_path / "cache"), standing_in("slow"))
+    app = build_app(Library(tmp_path / "none"), access, Gallery(trainer))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    yield Served(f"http://127.0.0.1:{access.port}", access.token, tmp_path / "cache", trainer)
+    server.should_exit = True
+    thread.join(20)
+    bound.close()
+
+
+def test_a_card_is_trained_opened_and_asked_about(open_page: Any, served: Served) -> None:
+    opened = open_page(f"{served.base}/lab/curves?token={served.token}")
+    page = opened.page
+    card = page.locator(".exhibit[data-name=spike]")
+    assert card.locator("svg").count() == 0
+    card.get_by_role("button", name="Train Spikes").click()
+    card.locator(".frame.training svg").wait_for()
+    half = card.locator(".frame svg path").first.get_attribute("d")
+    assert "training now" in card.inner_text().lower()
+    (served.cache / "go").touch()
+    card.get_by_role("link", name="whole run").wait_for()
+    page.wait_for_function(
+        "half => document.querySelector('.exhibit[data-name=spike] .frame svg path').getAttribute('d') !== half",
+        arg=half,
+    )
+
+    card.get_by_role("link", name="Spikes").click()
+    page.wait_for_selector("#first .js-plotly-plot")
+    assert page.locator("#shown .chart").count() == 1 and "Spikes" in page.inner_text("h1")
+
+    page.goto(f"{served.base}/lab/curves/quiz")
+    page.wait_for_selector(".option")
+    assert page.locator("#told").inner_text() == "" and page.locator(".option").count() == 4
+    page.keyboard.press("2")
+    page.locator(".option.right").wait_for()
+    assert page.locator("#score").inner_text() in ("0 of 1 right", "1 of 1 right")
+    assert page.locator("#told strong").first.inner_text().lower().endswith("spikes.")
+    page.keyboard.press("Enter")
+    page.locator(".option.right").wait_for(state="detached")
+    assert opened.problems == []
+
+
+def test_the_slider_of_the_clipping_room_moves_the_numbers(open_page: Any, served: Served) -> None:
+    served.trainer._command = standing_in("spiky")
+    opened = open_page(f"{served.base}/lab/clipping?token={served.token}")
+    page = opened.page
+    page.get_by_role("link", name="Spikes").click()
+    page.get_by_role("button", name="Train it").click()
+    page.wait_for_selector("#first .js-plotly-plot")
+
+    page.goto(f"{served.base}/lab/clipping")
+    page.wait_for_selector("#said:not(.waiting)")
+    assert "Catches the spikes" in page.inner_text("#said") and page.locator("#shown .js-plotly-plot").count() == 2
+    page.locator("#c-threshold").focus()
+    page.keyboard.press("Home")
+    page.wait_for_selector("#said.warning")
+    assert "Too tight: 100%" in page.inner_text("#said") and "clipping-too-tight" in page.inner_text("#said")
+    page.get_by_role("button", name="Never acts").click()
+    page.wait_for_selector("#said.info")
+    assert "never acts" in page.inner_text("#said h2")
+    assert opened.problems == []
