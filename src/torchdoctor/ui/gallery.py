@@ -60,9 +60,9 @@ class Gallery:
         standing = self.trainer.standing(name)
         entry = entries.get(name) if standing.state in (READY, UNDER_WAY) else None
         curve = self._curve(exhibit, name) if entry else ""
-        return {"exhibit": exhibit, "curve": curve, **self._describe(exhibit.training, standing, entry)}
+        return {"exhibit": exhibit, "curve": curve, **self.describe(exhibit.training, standing, entry)}
 
-    def _describe(self, training: Training, standing: Standing, entry: RunEntry | None) -> dict[str, Any]:
+    def describe(self, training: Training, standing: Standing, entry: RunEntry | None) -> dict[str, Any]:
         """How it stands, and what torchdoctor says of it."""
         found: dict[str, Any] = {"run": training.name, "state": standing.state, "why": clean(standing.why)}
         found |= {"severity": "waiting", "badge": SAID.get(standing.state, "being examined"), "said": "", "pending": 0}
@@ -192,7 +192,7 @@ class GalleryPages:
 
     def _charts(self, exhibit: Exhibit, asked: dict[str, str]) -> dict[str, Any]:
         training, twin = exhibit.training, exhibit.twin
-        described = self._gallery._describe(
+        described = self._gallery.describe(
             training, self._trainer.standing(training.name), self._gallery.entry_of(training)
         )
         standings = [self._trainer.standing(each.name).state for each in (training, twin) if each is not None]

@@ -68,6 +68,8 @@ class Trainer:
         self._queue: OrderedDict[str, Training] = OrderedDict()
         self._failed: dict[str, str] = {}
         self._current = ""
+        self._unwanted = False
+        """whether the current one is to end"""
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -109,11 +111,10 @@ class Trainer:
                 self._queue.pop(name, None)
                 self._failed.pop(name, None)
                 if name == self._current:
+                    self._unwanted = True
                     self._kill()
             while self.standing(name).state == UNDER_WAY:
                 time.sleep(LOOK_SECONDS)
-            with self._lock:
-                self._failed.pop(name, None)
             self.cabinet.remove(name)
 
     def clear(self) -> None:
@@ -132,7 +133,7 @@ class Trainer:
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
+            self._closed = self._unwanted = True
             self._queue.clear()
             self._kill()
 
@@ -143,6 +144,7 @@ class Trainer:
                     self._thread = None
                     return
                 self._current, training = self._queue.popitem(last=False)
+                self._unwanted = False
             why = ""
             try:
                 self._train(training)
@@ -152,7 +154,7 @@ class Trainer:
                 why = f"{type(error).__name__}: {error}"
             with self._lock:
                 self._current, self._process = "", None
-                if why:
+                if why and not self._unwanted:
                     self._failed[training.name] = why
 
     def _train(self, training: Training) -> None:
@@ -160,9 +162,9 @@ class Trainer:
         self.cabinet.prepare()
         self.cabinet.make_room({each.name for each in all_trainings()})
         until = time.monotonic() + self._seconds
-        while self.cabinet.is_running(training.name) and time.monotonic() < until and not self._closed:
+        while self.cabinet.is_running(training.name) and time.monotonic() < until and not self._unwanted:
             time.sleep(LOOK_SECONDS)  # another page trains it, into the same folder
-        if self.cabinet.holds(training.name):
+        if self.cabinet.holds(training.name) or self._unwanted:
             return
         self.cabinet.remove(training.name)
         with tempfile.TemporaryFile() as said:
@@ -178,8 +180,8 @@ class Trainer:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(MINE)}
         environment = {"OMP_NUM_THREADS": "1", **kept, **({"GRADE": training.grade} if training.grade else {})}
         with self._lock:
-            if self._closed:
-                raise LabError("the page was closed")
+            if self._unwanted:
+                raise LabError("it was ended")
             process = self._process = subprocess.Popen(
                 self._command(training, self.cabinet),
                 stdin=subprocess.DEVNULL,
