@@ -101,6 +101,20 @@ def test_a_preset_and_a_result_kept_to_compare(enter: Any) -> None:
     assert opened.problems == []
 
 
+def test_charts_fit_their_places_when_their_number_changes(enter: Any) -> None:
+    page = enter("weight-shapes?steps=0").page
+    page.set_viewport_size({"width": 1280, "height": 900})
+    for preset, charts in (("Trained", 7), ("Fresh", 3), ("Sparse", 7)):
+        page.get_by_role("button", name=preset, exact=True).click()
+        page.wait_for_function(f"() => document.querySelectorAll('#shown .main-svg').length >= {charts}")
+        fits = "c._fullLayout?.width === c.clientWidth && c.getBoundingClientRect().right <= innerWidth"
+        page.wait_for_function(
+            f"() => {{ const all = [...document.querySelectorAll('.chart')];"
+            f" return all.length === {charts} && all.every((c) => {fits}); }}",
+            timeout=10_000,
+        )
+
+
 def test_a_training_is_walked_through_by_keyboard(enter: Any) -> None:
     opened = enter("activation-flow?rate=-1")
     page = opened.page

@@ -24,6 +24,8 @@ RULES = ("dead-relu", "learning-rate-too-high", "exploding-gradients", "nonfinit
 FEW = 0.1
 """Of all units: so many are dead in any deep network of ReLUs, and nobody misses them."""
 CELLS = "lab-cells"
+CROWDED = 24
+"""Units in a row from which on the gaps between their cells get narrower."""
 COLOURS = [[0, RED], [0.005, RED], [0.005, "#00224E"], [0.3, "#3B5698"], [0.6, "#9A9A6B"], [1, "#FEE838"]]
 """Red for nothing at all, then Cividis from dark to bright."""
 
@@ -207,7 +209,7 @@ def draw_cells(found: Mapping[str, Any], dead_SLU: NDArray[np.bool_], finite: ND
         "z": _cells(found, len(found["frames"]) - 1, finite),
         "zmin": 0,
         "zmax": 100,
-        "xgap": 2,
+        "xgap": 1 if units > CROWDED else 2,
         "ygap": 2,
         "colorscale": COLOURS,
         "hovertemplate": hover,
@@ -217,7 +219,7 @@ def draw_cells(found: Mapping[str, Any], dead_SLU: NDArray[np.bool_], finite: ND
     chart.data.append(heat)
     chart.layout["yaxis"] |= {"type": "category", "showgrid": False}
     chart.layout["xaxis"] |= {"showgrid": False, "zeroline": False}
-    note = {"text": "red: dead, zero slope for every sample", "xref": "paper", "yref": "paper", "x": 1, "y": 1}
+    note = {"text": "red: dead", "xref": "paper", "yref": "paper", "x": 1, "y": 1}
     note |= {"xanchor": "right", "yanchor": "bottom", "showarrow": False, "font": {"color": RED, "size": 12}}
     chart.layout["annotations"] = [note]
     chart.title = _cell_title(len(finite) - 1, dead_SLU, finite)

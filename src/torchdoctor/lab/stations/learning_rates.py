@@ -183,7 +183,7 @@ def judge(choices: Choices, found: Mapping[str, Any]) -> Verdict:
     """By what other rates, a warm-up or a decay make of the same task: shares of the loss at the start, no scale."""
     rate, start, end = 10 ** float(choices["rate"]), found["start"], found["final"]["chosen"]
     best, lowest = best_of(found)
-    called, left = figure(rate), end / start
+    called, left = f"A rate of {figure(rate)}", end / start
     if not end <= start:
         return _diverged(choices, found, called)
     if _hangs_at_saddle(choices, found):
@@ -197,7 +197,7 @@ def judge(choices: Choices, found: Mapping[str, Any]) -> Verdict:
     if left <= ENOUGH or near or rate < best <= NEAR_RATE * rate:
         if left > NEVER:
             return Verdict("info", f"No rate gets far in {choices['steps']} steps", "Give it more steps.")
-        how = "a good rate here" if left <= FAR_DOWN else "about as good as any rate here"
+        how = "good here" if left <= FAR_DOWN else "about as good as any here"
         return Verdict("healthy", f"{called} is {how}: {percent(left)} of the loss is left")
     other = f"{figure(best)} would leave {percent(lowest / start)}"
     if best < rate:
@@ -312,6 +312,7 @@ def draw_map(choices: Choices, found: Mapping[str, Any]) -> Chart:
         "name": "loss",
         "showlegend": False,
     }
+    ground["colorbar"] |= {"tick0": 0, "dtick": 1}
     way = line("path", path[:, 0], path[:, 1], RED, width=2, mode="lines+markers", showlegend=False)
     way |= {"marker": {"size": 4, "color": RED}, "hoverinfo": "skip"}
     spot = {"type": "scatter", "mode": "markers", "x": path[-1:, 0], "y": path[-1:, 1], "name": "here"}
@@ -361,10 +362,12 @@ def draw_sweep(choices: Choices, found: Mapping[str, Any]) -> Chart:
         chart.data.append(rim | {"hovertemplate": "%{x:.2g} diverges<extra></extra>"})
     chart.layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
     chosen = 10 ** float(choices["rate"])
-    _mark(chart, chosen, f"chosen: {figure(chosen)}", ORANGE, 0.06)
     edge = edge_of(choices, found)
+    known = ends[~gone]
+    span = [max(float(known.min(initial=start)), floor), HIGHEST * start if gone.any() else float(known.max())]
+    chart.data.append(line(f"chosen: {figure(chosen)}", [chosen] * 2, span, ORANGE, dash="dash"))
     if edge is not None:
-        _mark(chart, edge, f"edge: {figure(edge)}", GREY, 0.16)
+        chart.data.append(line(f"edge of stability: {figure(edge)}", [edge] * 2, span, GREY, dash="dot"))
     return chart
 
 
@@ -374,18 +377,6 @@ def edge_of(choices: Choices, found: Mapping[str, Any]) -> float | None:
     if factor is None or choices["task"] == "network" or found["sharpness"] <= 0:
         return None
     return float(factor / found["sharpness"])
-
-
-ROOM = 10**-2.5
-"""Rate below which a name stands on the right of its line."""
-
-
-def _mark(chart: Chart, rate: float, text: str, colour: str, height: float) -> None:
-    shape = {"type": "line", "x0": rate, "x1": rate, "yref": "paper", "y0": 0, "y1": 1}
-    chart.layout.setdefault("shapes", []).append(shape | {"line": {"color": colour, "dash": "dot", "width": 2}})
-    note = {"text": text, "x": math.log10(rate), "yref": "paper", "y": height, "showarrow": False}
-    side = "right" if rate > ROOM else "left"
-    chart.layout.setdefault("annotations", []).append(note | {"xanchor": side, "font": {"color": colour, "size": 12}})
 
 
 def draw_rates(found: Mapping[str, Any]) -> Chart:
@@ -398,7 +389,7 @@ def draw_rates(found: Mapping[str, Any]) -> Chart:
         )
     chart = Chart("lab-rates", title, layout=axes(STEP, "learning rate"))
     chart.data.append(line("learning rate", np.arange(len(rates)), rates, ORANGE))
-    chart.layout["yaxis"] |= {"rangemode": "tozero"}
+    chart.layout["yaxis"] |= {"rangemode": "tozero", "exponentformat": "power"}
     chart.layout["xaxis"] |= {"range": [0, len(rates)]}
     return chart
 

@@ -127,9 +127,9 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
         frames = _frames(found)
     odd = max(last.values(), key=lambda look: (look["kind"] in found["abnormal"], _or_zero(look["giant"])))
     figures = [
-        ("excess kurtosis", figure(odd["kurtosis"])),
-        ("bimodality (Sarle)", figure(odd["bimodality"])),
-        ("largest / typical", figure(odd["giant"])),
+        ("excess kurtosis", _or_none(odd["kurtosis"])),
+        ("bimodality (Sarle)", _or_none(odd["bimodality"])),
+        ("largest / typical", _or_none(odd["giant"])),
         ("exactly zero", percent(odd["zeros"])),
         ("norm", figure(odd["norm"])),
         ("loss at the end", figure(float(losses[-1]))),
@@ -208,6 +208,7 @@ def draw_histogram(name: str, look: Mapping[str, Any]) -> Chart:
     chart = Chart(f"lab-{name}", _histogram_title(name, look), layout=axes("weight", "elements", bargap=0))
     chart.data.append({"type": "bar", "name": name, "hovertemplate": "%{y} around %{x:.3g}<extra></extra>"})
     chart.data[0] |= _bars(look)
+    chart.layout["xaxis"] |= {"exponentformat": "power"}
     return chart
 
 
@@ -302,6 +303,11 @@ def _growth(found: Mapping[str, Any]) -> float:
 
 def _called(name: str) -> str:
     return name if name == "head" else f"{name} layer"
+
+
+def _or_none(value: float) -> str:
+    """Values that are all alike have no shape."""
+    return figure(value) if math.isfinite(value) else "none"
 
 
 def _or_zero(value: float) -> float:

@@ -92,7 +92,7 @@
     for (const place of [...shown.querySelectorAll(".chart")]) {
       if (!wanted.has(place.dataset.chart)) { Plotly.purge(place); place.closest("figure").remove(); }
     }
-    found.charts.forEach(provide); /* all of them first: how wide each is hangs on how many there are */
+    found.charts.forEach(provide); /* all of them first, in order: how wide each is hangs on how many there are */
     offer(found.frames, wasLast);
     found.charts.forEach(draw);
   }
@@ -185,7 +185,13 @@
   const placeOf = (chart) => shown.querySelector(`[data-chart="${CSS.escape(chart.name)}"]`);
 
   function provide(chart) {
-    if (placeOf(chart)) return;
+    const figure = placeOf(chart)?.closest("figure") ?? make(chart);
+    figure.classList.toggle("wide", Boolean(chart.wide));
+    figure.firstChild.classList.toggle("tall", Boolean(chart.tall));
+    shown.append(figure);
+  }
+
+  function make(chart) {
     const figure = document.createElement("figure");
     const place = document.createElement("div");
     place.className = "chart";
@@ -196,17 +202,16 @@
     place.append(line);
     place.addEventListener("click", (event) => go(place, event));
     figure.append(place);
-    shown.append(figure);
+    return figure;
   }
 
   function draw(one) {
     const chart = framed(one);
     const place = placeOf(chart);
     place.setAttribute("aria-label", chart.title);
-    place.classList.toggle("tall", Boolean(chart.tall));
-    place.closest("figure").classList.toggle("wide", Boolean(chart.wide));
-    shown.append(place.closest("figure")); /* in the order of the result */
-    Plotly.react(place, [...behind(chart), ...chart.data], charting.dressed(chart, place.clientWidth), charting.config).then(() => point(place));
+    Plotly.react(place, [...behind(chart), ...chart.data], charting.dressed(chart, place.clientWidth), charting.config)
+      .then(() => place._fullLayout.width !== place.clientWidth && Plotly.Plots.resize(place)) /* it had other neighbours */
+      .then(() => point(place));
   }
 
   /* Of the result that was kept: its curves in grey, without what fills areas. */
