@@ -5,4 +5,6 @@ stations/      one file a station: its words, its controls, its figures. Never i
 computing/     one file a station: what it computes, with torch
 worker.py      the process that computes
 asking.py      asks that process
+gallery/       loss curves of the zoo, trained here
+clipping/      a recorded run at another threshold
 """

@@ -11,12 +11,11 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from torchdoctor.errors import NotARunError, RunError, UsageError
-from torchdoctor.lab.clipping.recorded import read
+from torchdoctor.lab.clipping.recorded import Recorded, read
 from torchdoctor.lab.clipping.room import NAME, build_station, show, threshold_of
 from torchdoctor.lab.gallery.exhibits import EXHIBITS
 from torchdoctor.lab.station import Shown
 from torchdoctor.report.text import clean
-from torchdoctor.run import Run
 from torchdoctor.ui.gallery import Gallery
 from torchdoctor.ui.lab import describe_control, describe_preset, describe_shown
 from torchdoctor.ui.library import Library, key_of
@@ -37,6 +36,8 @@ class ClippingPages:
 
     def __init__(self, library: Library, gallery: Gallery) -> None:
         self._library, self._gallery = library, gallery
+        self._held: tuple[str, str, Recorded | None] = ("", "", None)
+        """the last run that was looked at, in which state, and its norms: a slider asks for them again and again"""
 
     def routes(self) -> list[Route]:
         return [Route(f"/lab/{NAME}", self.page), Route(f"/api/lab/{NAME}", self.result)]
@@ -52,7 +53,7 @@ class ClippingPages:
         chosen = asked["run"] if "run" in asked else self._choose(options)
         if chosen and chosen not in options:
             raise NotARunError("there is no run of that name here")
-        recorded = read(self._open(chosen)) if chosen else None
+        recorded = self._read(chosen) if chosen else None
         station = build_station(options, chosen, recorded)
         choices = dict(station.defaults())
         given = asked.get("threshold")
@@ -71,7 +72,7 @@ class ClippingPages:
         threshold = threshold_of(asked.get("threshold", ""))
         if threshold is None:
             raise UsageError("threshold is the logarithm of a norm: a number such as 0 for 1.0")
-        recorded = read(self._open(asked.get("run", "")))
+        recorded = self._read(asked.get("run", ""))
         return describe_shown(show(recorded, threshold) if recorded is not None else _nothing())
 
     def _options(self) -> dict[str, str]:
@@ -91,14 +92,18 @@ class ClippingPages:
     def _with_norms(self, names: list[str]) -> Iterator[str]:
         for name in names:
             try:
-                if read(self._open(name)) is not None:
+                if self._read(name) is not None:
                     yield name
             except (RunError, OSError):
                 continue
 
-    def _open(self, name: str) -> Run:
+    def _read(self, name: str) -> Recorded | None:
         library = self._gallery.library if name.startswith(OURS) else self._library
-        return library.open(name.removeprefix(OURS))[1]
+        stamp, run = library.open(name.removeprefix(OURS))
+        held = self._held
+        if held[:2] != (name, stamp):
+            held = self._held = name, stamp, read(run)
+        return held[2]
 
 
 def _nothing() -> Shown:

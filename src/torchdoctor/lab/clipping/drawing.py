@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchdoctor.lab.clipping.recorded import Cut, Recorded
+from torchdoctor.lab.clipping.recorded import Cut, Recorded, cut_at
 from torchdoctor.plots.chart import Chart, axes, between, line
 from torchdoctor.plots.layers import positive
 from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, ORANGE, RED
@@ -53,10 +53,7 @@ def draw_norms(recorded: Recorded, found: Cut) -> Chart:
 def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
     low, high = recorded.span
     grid = np.geomspace(10.0**low, 10.0**high, GRID)
-    ordered = np.sort(recorded.every)
-    below = np.searchsorted(ordered, grid * (1 + 1e-6), side="right")
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
-    kept = (sums[below] + grid * (len(ordered) - below)) / (sums[-1] or 1.0)
+    share, kept = cut_at(recorded, grid)
     cut_ = percent(found.share)
     title = f"At {figure(found.threshold)} {cut_} of the steps are cut and {found.kept:.0%} of the way is left"
     chart = Chart("clip-shares", title, layout=axes("threshold", "share", hovermode="closest"))
@@ -66,7 +63,7 @@ def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
     note = {"text": "cuts the exceptional only", "xref": "paper", "x": 0, "y": EXCEPTIONAL, "xanchor": "left"}
     chart.layout["shapes"] = [band | {"line": {"width": 0}, "layer": "below"}]
     chart.layout["annotations"] = [note | {"yanchor": "bottom", "showarrow": False, "font": {"color": GREEN}}]
-    chart.data.append(line("steps cut", grid, 1 - below / len(ordered), RED))
+    chart.data.append(line("steps cut", grid, share, RED))
     chart.data.append(line("of the way kept", grid, kept, BLUE))
     for name, value, colour, dash in (
         ("chosen", found.threshold, RED, "dash"),

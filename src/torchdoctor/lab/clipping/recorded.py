@@ -17,8 +17,10 @@ from torchdoctor.rules.norms import Norms, read_norms
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, GRADIENT_GLOBAL_L2
 
-PARTS = 16
-"""Steps that a merged row is taken for: enough for shares to a few per cent of it."""
+PARTS = 256
+"""Steps that a merged row is taken for, at most: up to half a million steps one spike then counts as one."""
+ALIKE = 1e-6
+"""Share by which a norm that a script has clipped may lie above its own threshold."""
 DIGITS = 2
 """Of a threshold's logarithm: a step of it is 2 %."""
 
@@ -40,22 +42,31 @@ class Recorded:
     def every(self) -> Floats:
         """Norms step by step, those that are not finite left out.
 
-        Of a merged row the least, the mean and the greatest are known; its steps are taken to lie between them so that
-        all three hold: evenly where the mean is in the middle, nearly all low where one spike made the greatest.
+        Of a merged row the least, the mean and the greatest are known: one step is the least, one the greatest, and the
+        others lie evenly around what is left for their mean, as far as the nearer of the two. So a single spike counts
+        as one.
         """
         low, mean, high = (
             np.asarray(part, np.float64) for part in (self.trace.low, self.trace.values, self.trace.high)
         )
         finite = np.isfinite(low) & np.isfinite(mean) & np.isfinite(high)
         low, mean, high = low[finite], mean[finite], high[finite]
-        if self.trace.merged <= 1:
+        steps = min(self.trace.merged, PARTS)
+        if steps < 3:
             return mean
-        with np.errstate(all="ignore"):
-            share = np.clip((mean - low) / (high - low), 1e-3, 1 - 1e-3)
-        share = np.where(np.isfinite(share), share, 0.5)
-        place = (np.arange(PARTS) + 0.5) / PARTS
-        spread_RP = place[None, :] ** ((1 - share) / share)[:, None]
-        return (low[:, None] + (high - low)[:, None] * spread_RP).ravel()
+        middle = np.clip((steps * mean - low - high) / (steps - 2), low, high)
+        reach = np.minimum(middle - low, high - middle)
+        spread_RP = middle[:, None] + reach[:, None] * np.linspace(-1.0, 1.0, steps - 2)
+        return np.concatenate([low[:, None], spread_RP, high[:, None]], axis=1).ravel()
+
+    @cached_property
+    def ordered(self) -> Floats:
+        return np.sort(self.every)
+
+    @cached_property
+    def sums(self) -> Floats:
+        """Of the least so many of them, from none to all."""
+        return np.concatenate([[0.0], np.cumsum(self.ordered)])
 
     @cached_property
     def norms(self) -> Norms | None:
@@ -104,14 +115,15 @@ def read(run: Run) -> Recorded | None:
 
 
 def cut(recorded: Recorded, threshold: float) -> Cut:
-    norms = recorded.every
-    total = float(norms.sum())
-    return Cut(
-        threshold,
-        float((norms > threshold * (1 + 1e-6)).mean()),
-        float(np.minimum(norms, threshold).sum()) / total if total else 1.0,
-        float(np.median(norms)) / threshold,
-    )
+    share, kept = cut_at(recorded, np.array([threshold]))
+    return Cut(threshold, float(share[0]), float(kept[0]), float(np.median(recorded.ordered)) / threshold)
+
+
+def cut_at(recorded: Recorded, thresholds: Floats) -> tuple[Floats, Floats]:
+    """Share of the steps that each of them cuts, and what it leaves of the length of all gradients together."""
+    count = len(recorded.ordered)
+    below = np.searchsorted(recorded.ordered, thresholds * (1 + ALIKE), side="right")
+    return 1 - below / count, (recorded.sums[below] + thresholds * (count - below)) / recorded.sums[-1]
 
 
 def _floor(power: float) -> float:
