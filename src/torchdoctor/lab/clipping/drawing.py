@@ -25,7 +25,7 @@ def draw_norms(recorded: Recorded, found: Cut) -> Chart:
         f"No norm exceeds {figure(threshold)}"
         if not len(above)
         else f"{len(above):,} of {len(trace):,} {'points' if trace.merged > 1 else 'norms'} exceed "
-        f"{figure(threshold)}, the largest {figure(float(np.nanmax(high)) / threshold)} times"
+        f"{figure(threshold)}, the largest by a factor of {figure(float(np.nanmax(high)) / threshold)}"
     )
     chart = Chart("clip-norms", title, layout=axes("step", "norm of all gradients", log=True))
     if trace.merged > 1:

@@ -111,7 +111,7 @@ EXHIBITS: dict[str, Exhibit] = {
             "Multiply the rate by ten until the loss falls quickly and begins to bounce, then go back a little.",
             tell=tell_tales.crawls,
             charts=("update_ratio", "gradient_norm"),
-            why="A step changes the weights far less than the usual tenth of a thousandth to hundredth.",
+            why="A step changes the weights far less than usual: all layers stay below the band.",
             command="torchdoctor lr train.py",
             grade="mild",
         ),
