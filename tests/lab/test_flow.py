@@ -35,10 +35,12 @@ def test_the_last_frame_is_what_the_chart_shows_and_its_title_counts_the_red_cel
         assert re.search(rf": {dead or 'none'} of 128 units dead", title)
 
 
-def test_what_is_not_finite_is_left_empty_and_said(try_station: Try) -> None:
+def test_the_film_ends_where_nothing_is_finite_any_more_and_says_so(try_station: Try) -> None:
     shown = try_station("activation-flow", rate=1.0)
-    assert shown.severity == "error" and "nothing is finite from step" in shown.title
-    assert {value for row in shown.charts[0].data[0]["z"] for value in row} == {None}
+    assert shown.severity == "error" and shown.frames is not None
+    broken = int(re.findall(r"nothing is finite from step (\d+) on", shown.title)[0])
+    assert 0 < broken < 60 and shown.frames.at[-1] == broken - 1
+    assert f"nothing is finite from step {broken} on" in shown.charts[0].title
 
 
 def test_leaky_units_stay_alive_where_relu_dies(try_station: Try) -> None:

@@ -200,13 +200,14 @@ def explain(choices: Choices) -> str:
 
 def draw_cells(found: Mapping[str, Any], dead_SLU: NDArray[np.bool_], finite: NDArray[np.bool_]) -> Chart:
     layers, units = dead_SLU.shape[1:]
+    shown = _sound(found, finite)
     chart = Chart(CELLS, "", layout=axes("unit", "layer", hovermode="closest"))
     hover = "layer %{y}, unit %{x}<br>lets %{z} % of the gradient through<extra></extra>"
     heat: dict[str, Any] = {
         "type": "heatmap",
         "x": list(range(1, units + 1)),
         "y": [str(i + 1) for i in range(layers)],
-        "z": _cells(found, len(found["frames"]) - 1, finite),
+        "z": _cells(found, shown[-1]),
         "zmin": 0,
         "zmax": 100,
         "xgap": 1 if units > CROWDED else 2,
@@ -222,7 +223,7 @@ def draw_cells(found: Mapping[str, Any], dead_SLU: NDArray[np.bool_], finite: ND
     note = {"text": "red: dead", "xref": "paper", "yref": "paper", "x": 1, "y": 1}
     note |= {"xanchor": "right", "yanchor": "bottom", "showarrow": False, "font": {"color": RED, "size": 12}}
     chart.layout["annotations"] = [note]
-    chart.title = _cell_title(len(finite) - 1, dead_SLU, finite)
+    chart.title = _cell_title(found["frames"][shown[-1]], dead_SLU, finite)
     return chart
 
 
@@ -245,26 +246,28 @@ def draw_shares(dead_SLU: NDArray[np.bool_], finite: NDArray[np.bool_]) -> Chart
 
 
 def _frames(found: Mapping[str, Any], dead_SLU: NDArray[np.bool_], finite: NDArray[np.bool_]) -> Frames:
-    steps: Sequence[int] = found["frames"]
-    cells = [{"z": _cells(found, i, finite)} for i in range(len(steps))]
+    shown = _sound(found, finite)
+    steps = [found["frames"][i] for i in shown]
+    cells = [{"z": _cells(found, i)} for i in shown]
     titles = [_cell_title(step, dead_SLU, finite) for step in steps]
     return Frames(STEP, steps, [Moving(CELLS, 0, cells)], {CELLS: titles})
 
 
-def _cells(found: Mapping[str, Any], frame: int, finite: NDArray[np.bool_]) -> list[list[int | None]]:
-    """In percent; a unit that is not dead has one at least. Empty where nothing is finite."""
-    step = found["frames"][frame]
-    slopes, dead = found["slopes"][frame], found["dead"][step]
-    if not finite[step]:
-        return [[None] * len(row) for row in slopes]
+def _sound(found: Mapping[str, Any], finite: NDArray[np.bool_]) -> list[int]:
+    """The frames at which all is finite; the first always is."""
+    return [i for i, step in enumerate(found["frames"]) if finite[: step + 1].all()]
+
+
+def _cells(found: Mapping[str, Any], frame: int) -> list[list[int]]:
+    """In percent; a unit that is not dead has one at least."""
+    slopes, dead = found["slopes"][frame], found["dead"][found["frames"][frame]]
     return [[0 if d else max(1, s) for s, d in zip(*rows, strict=True)] for rows in zip(slopes, dead, strict=True)]
 
 
 def _cell_title(step: int, dead_SLU: NDArray[np.bool_], finite: NDArray[np.bool_]) -> str:
-    if not finite[step]:
-        return f"Step {step}: nothing is finite any more"
     dead = int(dead_SLU[step].sum())
-    return f"Step {step}: {dead or 'none'} of {dead_SLU[step].size} units dead"
+    over = "" if finite.all() else f"; nothing is finite from step {int(np.argmin(finite))} on"
+    return f"Step {step}: {dead or 'none'} of {dead_SLU[step].size} units dead{over}"
 
 
 def _mark_odd(charts: Sequence[Chart], step: int) -> None:
