@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from torchdoctor.lab.stations import STATIONS
+from torchdoctor.ui.lab import LabPages
 
 
 def test_the_front_page_names_every_station(client: TestClient) -> None:
@@ -59,6 +63,18 @@ def test_numbers_follow_the_choice(client: TestClient) -> None:
 def test_wrong_choices_are_told_what_is_allowed(client: TestClient, path: str, status: int, said: str) -> None:
     answer = client.get(path)
     assert answer.status_code == status and said in answer.text and "<b>" not in answer.text
+
+
+def test_a_question_that_was_given_up_is_not_computed() -> None:
+    asked: list[str] = []
+    worker = SimpleNamespace(ask=lambda station, choices: asked.append(station))
+    scope = {"type": "http", "path_params": {"station": "learning-rates"}, "query_string": b"", "headers": []}
+
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    answer = asyncio.run(LabPages(worker).result(Request(scope, gone)))  # type: ignore[arg-type]
+    assert answer.status_code == 204 and asked == []
 
 
 def test_the_lab_stands_behind_the_guard(stranger: TestClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,7 @@ class LabPages:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._turn = asyncio.Lock()
 
     def routes(self) -> list[Route]:
         return [
@@ -68,7 +70,10 @@ class LabPages:
     async def result(self, request: Request) -> Response:
         station = _find(request)
         choices = station.read(request.query_params)
-        found = await run_in_threadpool(self._worker.ask, station.name, choices)
+        async with self._turn:
+            if await request.is_disconnected():  # a slider asks more often than can be answered, and gives up the rest
+                return Response(status_code=204)
+            found = await run_in_threadpool(self._worker.ask, station.name, choices)
         return JSONResponse(await run_in_threadpool(lambda: describe_shown(station.draw(choices, found))))
 
 
