@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pages_browser import LISTED, OURS, REPORT, THEIRS, Visit, browser, use_ours, use_theirs, visit
+from pages_browser import LISTED, OURS, REPORT, THEIRS, Visit, browser, use_ours, use_theirs, visit, zoom_tall
 from pages_data import CACHE, VALIDATED, Training, make_events, make_run, record_part, start_run
 from pages_servers import run_address, tensorboard, torchdoctor
 from results import commit, marks, progress, write
@@ -33,6 +33,8 @@ LAYER = "blocks.7.attn.qkv"
 ROUNDS, COLD = 5, 3
 RUNS = 500
 """Lines of a long list."""
+TALL = {"width": 1280, "height": 3000}
+"""A screen on which all charts over steps are at once."""
 LIVE = (12.0, 0.2)
 """Seconds that a training is followed, and of one of its steps."""
 
@@ -112,6 +114,10 @@ def measure_warm(driver: Any, run: Path, events: Path, rounds: int, found: dict[
                             held[f"{action}: {kind}"].append(16.0 if value is None else value)
                 held["memory"].append(server.megabytes())
             tell("pages")
+        with visit(driver, run_address(ours, run.name), OURS, ours.url, TALL) as seen:
+            for times in zoom_tall(seen):
+                for kind in ("paint", "all"):
+                    found["ours"][f"tall: {kind}"].append(times[kind] or 16.0)
 
 
 def take_marks(seen: Visit, held: Measured, before: str = "") -> None:
@@ -168,8 +174,8 @@ def follow(driver: Any, training: Training, run: Path, held: Measured) -> None:
             thread.join()
             recorder.close()
     for when, step in told:
-        for name, at in (("update: figures", 1), ("update: chart", 2)):
-            reached = next((s[0] for s in shown if s[at] >= step), None)
+        for name, at, wanted in (("update: figures", 1, step + 1), ("update: chart", 2, step)):
+            reached = next((s[0] for s in shown if s[at] >= wanted), None)
             if reached is not None and when > shown[0][0]:
                 held[name].append(reached - when)
 
@@ -291,6 +297,8 @@ def rows(ours: Measured, theirs: Measured) -> Iterator[tuple[str, str, str, str]
             yield f"{action}: longest frame", *(ms(each, f"{action}: frame") for each in (ours, theirs)), "< 100 ms"
         elif action != "hover":
             yield f"{action}: next paint", *(ms(each, f"{action}: paint") for each in (ours, theirs)), "< 100 ms"
+    yield "key zoom with all charts on the screen: next paint", ms(ours, "tall: paint"), "-", "< 100 ms"
+    yield "key zoom with all charts on the screen: in all of them", ms(ours, "tall: all"), "-", ""
     yield "bytes to the browser", *(f"{middle(each, 'bytes') / 1e6:.1f} MB" for each in (ours, theirs)), ""
     yield "server's processor time a visit", *(f"{middle(each, 'cpu'):.2f} s" for each in (ours, theirs)), ""
     yield "server's memory", *(f"{max(each['memory']):.0f} MB" for each in (ours, theirs)), ""

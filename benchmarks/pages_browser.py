@@ -173,6 +173,22 @@ def use_ours(seen: Visit, layer: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def zoom_tall(seen: Visit) -> list[dict[str, Any]]:
+    """Zooms by the keyboard where all charts are on the screen at once."""
+    page = seen.page
+    seen.mark("verdict")
+    page.wait_for_timeout(4000)
+    page.focus("#first .chart")
+    found = []
+    for _ in range(3):
+        zoomed = {"done": ZOOMED, "all": f"() => {OVER_STEPS}.every((width) => width < 80000)"}
+        found.append(seen.act(["keydown"], zoomed, lambda: page.keyboard.press("+")))
+        page.wait_for_timeout(1500)
+        seen.act(["keydown"], {"done": WHOLE}, lambda: page.keyboard.press("0"))
+        page.wait_for_timeout(1500)
+    return found
+
+
 CARD = 'probe.card("Loss/train")'
 STEPS_SHOWN = f'probe.ticks({CARD}, "x").join()'
 
