@@ -152,9 +152,11 @@ def test_a_phone_shows_a_station_without_overflow_and_keys_reach_all_of_it(enter
     opened = enter(name)
     page = opened.page
     page.set_viewport_size({"width": 390, "height": 800})
-    page.wait_for_timeout(400)
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.chart')].every((c) => c.scrollWidth <= c.clientWidth + 1)",
+        timeout=10_000,
+    )
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert page.evaluate("[...document.querySelectorAll('.chart')].every((c) => c.scrollWidth <= c.clientWidth + 1)")
     wanted = page.evaluate(
         "() => [...document.querySelectorAll('#station button, #station input, #station select')]"
         ".filter((e) => e.offsetParent !== null).map((e, i) => (e.dataset.key = String(i)))"

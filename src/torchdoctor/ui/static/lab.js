@@ -210,8 +210,15 @@
     const place = placeOf(chart);
     place.setAttribute("aria-label", chart.title);
     Plotly.react(place, [...behind(chart), ...chart.data], charting.dressed(chart, place.clientWidth), charting.config)
-      .then(() => place._fullLayout.width !== place.clientWidth && Plotly.Plots.resize(place)) /* it had other neighbours */
-      .then(() => point(place));
+      .then(() => settle(place));
+  }
+
+  function settle(place) {
+    if (!place.isConnected) return; /* a newer result has no such chart */
+    if (!place.dataset.watched) place.on("plotly_afterplot", () => point(place));
+    place.dataset.watched = "1";
+    if (place._fullLayout.width !== place.clientWidth) Plotly.Plots.resize(place); /* it had other neighbours */
+    point(place);
   }
 
   /* Of the result that was kept: its curves in grey, without what fills areas. */
@@ -237,7 +244,6 @@
   });
   play.addEventListener("click", () => (film ? stop() : start()));
   frame.addEventListener("input", () => { stop(); walk(); });
-  window.addEventListener("resize", () => setTimeout(() => last?.charts.forEach((chart) => point(placeOf(chart))), 300)); /* after Plotly */
   charting.dark.addEventListener("change", () => last?.charts.forEach(draw));
   label();
   document.addEventListener("DOMContentLoaded", ask); /* by then Plotly's script has run */
