@@ -17,8 +17,8 @@ const charting = (() => {
     for (const name of Object.keys(layout)) {
       if (/^[xy]axis/.test(name)) {
         /* Steps need no room of their own: making it for them draws everything twice. */
-        const automargin = layout[name].title?.text !== "step";
-        layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, automargin, ...layout[name] };
+        const steps = layout[name].title?.text === "step" ? { automargin: false, tickangle: 0, ...(width < 560 ? { nticks: 4 } : {}) } : { automargin: true };
+        layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, ...steps, ...layout[name] };
       }
     }
     const size = width < 560 ? 13 : 15;
@@ -30,6 +30,12 @@ const charting = (() => {
     const rows = legendRows(chart, width);
     layout.legend = { ...layout.legend, x: 0, y: 0, yref: "container", yanchor: "bottom" };
     layout.margin = { l: 60, r: 20, t: 24 + Math.ceil(1.3 * size) * lines.length, b: 48 + 20 * rows };
+    const names = layout.yaxis?.type === "category" && !layout.yaxis.title ? chart.data[0]?.y : null;
+    if (Array.isArray(names)) { /* room for them, told beforehand: finding out by drawing takes twice as long */
+      layout.yaxis.automargin = false;
+      if (width < 560) layout.xaxis.nticks = 2;
+      layout.margin.l = Math.min(width / 2, 20 + 6.8 * Math.max(...names.map((name) => String(name).length)));
+    }
     return layout;
   }
 
