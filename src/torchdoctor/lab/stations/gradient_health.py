@@ -51,7 +51,7 @@ CONTROLS = (
     Scale("width", "Units in a layer", 8, 128, 64, step=8),
     Pick("norm", "Normalisation", NORMS, "none"),
     Switch("residual", "Residual connections", help="each layer's input is added to its output"),
-    Scale("steps", "Train for so many steps", 0, 200, 0, step=10, help="plain descent with momentum at a rate of 0.05"),
+    Scale("steps", "Train for so many steps", 0, 100, 0, step=10, help="plain descent with momentum at a rate of 0.05"),
     Scale("seed", "Seed", 0, 99, 0, help="another draw of weights and data"),
 )
 PRESETS = (
