@@ -304,7 +304,7 @@ STATION = Station(
     "activation-flow",
     "Activation flow: units as they die",
     "A network is trained while you watch each of its units. A ReLU that is negative for every sample lets no gradient "
-    "through, so nothing can bring it back.",
+    "through, so it seldom comes back.",
     CONTROLS,
     PRESETS,
     draw,
