@@ -45,9 +45,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the section into benchmarks/RESULTS.md")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the steps, two rounds")
+    parser.add_argument("--quick", action="store_true", help="two rounds")
     options = parser.parse_args()
-    training = Training(10_000 if options.quick else 100_000, 300)
+    training = Training(100_000, 300)
     rounds, cold = (2, 1) if options.quick else (options.rounds, COLD)
     CACHE.mkdir(parents=True, exist_ok=True)
     found: dict[str, Measured] = {"ours": defaultdict(list), "theirs": defaultdict(list)}
