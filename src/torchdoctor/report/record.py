@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchdoctor.findings import Verdict
+from torchdoctor.report.replayed import moment
 from torchdoctor.report.text import clean
 from torchdoctor.rules.curves import figure
 
@@ -16,14 +17,18 @@ LONG = 4000
 SHORT = 60.0
 """Seconds of a run whose costs are told in seconds."""
 
+TIMES = ("started", "ended")
+"""Fields that are seconds since 1970; any other number is a number."""
+DEEP = 20
+"""Tables within tables that are unfolded: a file may hold thousands, a record has two."""
+
 Row = tuple[str, str]
 
 
 def describe_figures(verdict: Verdict, summary: Mapping[str, Any]) -> list[dict[str, str]]:
     """The few that stand under the verdict."""
     run = verdict.run
-    began, ended = run.get("started"), run.get("ended")
-    lasted = ended - began if isinstance(began, float) and isinstance(ended, float) else None
+    lasted = _lasted(run.get("started"), run.get("ended"))
     found: list[tuple[str, str | None]] = [
         ("steps", f"{int(run.get('steps') or 0):,}"),
         ("training loss", _change(summary.get("first_loss"), summary.get("final_loss"))),
@@ -44,13 +49,14 @@ def describe_record(verdict: Verdict) -> list[dict[str, Any]]:
     parts = {
         "Hyperparameters": _hyperparameters(run.get("hyperparameters")),
         "Command and seeds": _rows({k: run.get(k) for k in ("argv", "cwd", "seeds", "torch_threads")}),
-        "Code": _rows(run.get("git") or {}),
-        "Packages": _rows({**(run.get("packages") or {}), "python": (run.get("python") or {}).get("version")}),
-        "Hardware": _rows({**(run.get("hardware") or {}), "platform": run.get("platform")}),
+        "Code": _rows(_table(run.get("git"))),
+        "Packages": _rows({**_table(run.get("packages")), "python": _table(run.get("python")).get("version")}),
+        "Hardware": _rows({**_table(run.get("hardware")), "platform": run.get("platform")}),
     }
     shown = {"hyperparameters", "argv", "cwd", "seeds", "torch_threads", "git", "packages", "python", "hardware"}
     rest = {k: v for k, v in run.items() if k not in shown | {"platform", "process", "sessions", "format"}}
-    parts["Everything else"] = _rows(rest)
+    times = {k: moment(v) for k in TIMES if isinstance(v := rest.get(k), int | float)}
+    parts["Everything else"] = _rows({**rest, **times})
     return [{"name": name, "rows": rows, "open": name == "Hyperparameters"} for name, rows in parts.items() if rows]
 
 
@@ -58,33 +64,46 @@ def _hyperparameters(held: Any) -> list[Row]:
     found: list[Row] = []
     for optimizer in held if isinstance(held, list) else []:
         groups = optimizer.get("groups") if isinstance(optimizer, Mapping) else None
-        for number, group in enumerate(groups if isinstance(groups, list) else []):
-            values = {k: v for k, v in group.items() if v not in (None, False, 0, 0.0)}
+        for number, group in enumerate(map(_table, groups) if isinstance(groups, list) else []):
+            values = {k: v for k, v in group.items() if v is not None and v is not False}
             said = ", ".join(f"{k} {_plain(v)}" for k, v in values.items())
             found.append((clean(f"{optimizer.get('optimizer')} group {number}"), clean(said)))
     return found
 
 
-def _rows(held: Any) -> list[Row]:
+def _table(held: Any) -> Mapping[str, Any]:
+    """What a file calls a table, if it is one."""
+    return held if isinstance(held, Mapping) else {}
+
+
+def _rows(held: Mapping[str, Any]) -> list[Row]:
     return [
         (clean(str(name)), clean(_plain(value))[:LONG]) for name, value in _flat(held) if value not in (None, "", {})
     ]
 
 
-def _flat(held: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(held, Mapping):
-        return
+def _flat(held: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     for name, value in held.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{name}.")
-        else:
+        if not isinstance(value, Mapping) or not value:
             yield f"{before}{name}", value
+        elif depth < DEEP:
+            yield from _flat(value, f"{before}{name}.", depth + 1)
+        else:
+            yield f"{before}{name}", "..."
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, float):
-        return figure(value) if abs(value) < 1e9 else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        return figure(value)
+    try:
+        return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    except (ValueError, RecursionError):  # a number of too many digits, lists within lists without end
+        return "too long to show"
+
+
+def _lasted(began: Any, ended: Any) -> float | None:
+    known = isinstance(began, float) and isinstance(ended, float) and math.isfinite(ended - began)
+    return ended - began if known and ended >= began else None
 
 
 def _number(value: Any) -> str | None:
