@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,24 @@ def test_a_process_that_died_is_started_again(worker: Worker) -> None:
     assert worker._process is not process
 
 
+def test_what_lies_in_the_current_folder_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torchdoctor ui` may be started in a folder that a stranger sent."""
+    for name in ("torch", "json", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('executed', 'w'); raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    careful = Worker()
+    try:
+        assert careful.ask(STATION.name, STATION.defaults())["start"] > 0
+    finally:
+        careful.close()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_opening_a_station_does_not_wait_for_somebody_elses_answer(worker: Worker) -> None:
+    with worker._lock:
+        worker.warm_up()
+
+
 def test_what_cannot_be_computed_is_told_and_the_next_question_is_answered(worker: Worker) -> None:
     with pytest.raises(LabError, match="could not be computed: KeyError"):
         worker.ask(STATION.name, {**STATION.defaults(), "schedule": "sideways"})
@@ -60,7 +79,7 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
 
 
 def test_a_process_that_ends_while_it_is_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking.sys, "executable", "/bin/false")
+    monkeypatch.setattr(asking, "own_module", lambda *_: ["/bin/false"])
     with pytest.raises(LabError, match="ended with status 1; ask again"):
         Worker().ask(STATION.name, STATION.defaults())
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from processes import torchdoctor_command
 from recording import record
 from torchdoctor.attach.page import open_page
+from torchdoctor.ui.companion import birth_of
 
 TRAINING = """
 import pathlib
@@ -32,7 +33,11 @@ while time.time() < end and not pathlib.Path("enough").exists():
     optimizer.step()
     time.sleep(0.02)
 """
-START = "from pathlib import Path; from torchdoctor.ui.companion import main; main(Path({run!r}), {pid}, 1.0, {late})"
+START = """
+from pathlib import Path
+from torchdoctor.ui.companion import main
+main(Path({run!r}), {pid}, {unseen}, {late})
+"""
 
 
 def answers(url: str) -> bool:
@@ -57,22 +62,27 @@ def trainer() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-@pytest.mark.parametrize("visited", [True, False])
+@pytest.mark.parametrize("visit", ["opened", "refused", "none"])
 def test_it_serves_while_the_training_lives_and_ends_after_it(
-    tmp_path: Path, trainer: subprocess.Popen[bytes], wait_for: Callable[..., Any], visited: bool
+    tmp_path: Path, trainer: subprocess.Popen[bytes], wait_for: Callable[..., Any], visit: str
 ) -> None:
-    run = record(tmp_path / "a")
-    code = START.format(run=str(run), pid=trainer.pid, late=60.0 if visited else 0.0)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    url = done.stdout.strip()
-    assert done.returncode == 0 and "/run/a?token=" in url
-    if visited:
-        wait_for(lambda: answers(url))
-    time.sleep(2.5)
-    assert listens(url)
-    trainer.kill()
-    trainer.wait()
-    wait_for(lambda: not listens(url))
+    """How long it stays hangs on whether somebody was let in: the other time would be longer than the test."""
+    unseen, late = (0.5, 300.0) if visit == "opened" else (300.0, 0.5)
+    code = START.format(run=str(record(tmp_path / "a")), pid=trainer.pid, unseen=unseen, late=late)
+    page = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert page.stdout is not None
+    url = page.stdout.readline().strip()
+    assert "/run/a?token=" in url
+    wait_for(lambda: listens(url))
+    if visit == "opened":
+        with httpx.Client() as client:
+            assert client.get(url).status_code == client.get(url.partition("?")[0]).status_code == 200
+    elif visit == "refused":
+        assert not answers(url.partition("?")[0])
+    with pytest.raises(subprocess.TimeoutExpired):
+        page.wait(2.5)
+    trainer.kill()  # and is left a zombie
+    assert page.wait(20) == 0
 
 
 def test_run_live_serves_the_page_and_leaves_no_child(tmp_path: Path) -> None:
@@ -95,6 +105,22 @@ def test_a_script_too_short_for_it_ends_as_it_would(tmp_path: Path) -> None:
     done = torchdoctor_command("run", "--live", "--quiet", "train.py", cwd=tmp_path)
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
+
+
+def test_what_lies_in_the_current_folder_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's secrets.py would stand in for Python's own."""
+    for name in ("secrets", "torch", "uvicorn"):
+        (tmp_path / f"{name}.py").write_text("open('executed', 'w'); raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    url = open_page(record(tmp_path / "runs" / "a"))
+    assert url is not None and answers(url)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_another_process_of_the_same_number_is_not_the_trainer() -> None:
+    assert birth_of(os.getpid()) == birth_of(os.getpid()) is not None
+    assert birth_of(os.getpid()) != birth_of(os.getppid())
+    assert birth_of(2**22 + 1) is None
 
 
 def test_without_a_server_there_is_no_page_and_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def test_the_token_page_goes_nowhere_else(stranger: TestClient) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8123", "127.0.0.1.evil.example", "a@127.0.0.1", "", "0x7f.1"]
+    "host", ["evil.example", "evil.example:8123", "127.0.0.1.evil.example", "a@127.0.0.1", "", "0x7f.1", "[::1", "[zz]"]
 )
 def test_other_names_of_the_host_are_refused(client: TestClient, path: str, host: str) -> None:
     assert client.get(path, headers={"host": host}).status_code == 421

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from recording import record
 from torchdoctor import signals
+from torchdoctor.errors import NotARunError
 from torchdoctor.facts import ModuleFact, ParameterFact
 from torchdoctor.plots import charts
 from torchdoctor.run import Run, Trace
@@ -22,6 +23,7 @@ from torchdoctor.store.reader import open_run
 from torchdoctor.store.writer import Recorder
 from torchdoctor.ui.drawing import CHARTS, Window, clip, draw
 from torchdoctor.ui.layers import find_marks, grow_tree
+from torchdoctor.ui.library import Library
 
 Wait = Callable[..., Any]
 
@@ -137,6 +139,20 @@ def test_a_note_is_added_by_the_pages_own_form_only(client: TestClient, runs: Pa
     answer = client.post("/run/sick/note", data=right, headers=origin)
     assert (answer.status_code, answer.headers["location"]) == (303, "/run/sick#journal")
     assert [note["text"] for note in read_notes(runs / "sick")] == [right["text"]]
+
+
+def test_a_form_of_too_many_fields_is_refused(client: TestClient) -> None:
+    answer = client.post("/run/sick/note", content="&".join(f"f{i}=1" for i in range(20)))
+    assert answer.status_code == 400
+
+
+def test_a_run_that_is_removed_while_it_is_looked_up_is_not_there(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library(runs)
+    monkeypatch.setattr(library, "find", lambda name: runs / "gone")
+    with pytest.raises(NotARunError):
+        library.stamp("gone")
+    with pytest.raises(NotARunError):
+        library.open("gone")
 
 
 def test_names_of_any_letters_are_found(client: TestClient, runs: Path) -> None:

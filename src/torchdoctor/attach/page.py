@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
-import sys
+import time
 from pathlib import Path
 
 from torchdoctor.attach.options import DISABLE_KEY
+from torchdoctor.launching import own_module
 
 SECONDS = 60.0
 """That its first line may take: it imports the server, beside a training that has the cores."""
@@ -15,18 +17,30 @@ SECONDS = 60.0
 
 def open_page(run: Path) -> str | None:
     """Its address; None where there can be none (no server is installed, no port is free)."""
-    command = [sys.executable, "-m", "torchdoctor.ui.companion", str(run), str(os.getpid())]
-    environment = {**os.environ, DISABLE_KEY: "1"}
+    read, write = os.pipe()
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-            timeout=SECONDS,
-        )
+        command = own_module("torchdoctor.ui.companion", str(run), str(os.getpid()), detached=True)
+        environment = {**os.environ, DISABLE_KEY: "1"}
+        nowhere = subprocess.DEVNULL
+        subprocess.run(command, stdin=nowhere, stdout=write, stderr=nowhere, env=environment, timeout=SECONDS)
+        os.close(write)
+        write = -1
+        line = _read_line(read)
     except (OSError, subprocess.SubprocessError):
         return None
-    first = done.stdout.decode(errors="replace").partition("\n")[0]
-    return first if done.returncode == 0 and first.startswith("http://") else None
+    finally:
+        os.close(read)
+        if write >= 0:
+            os.close(write)
+    return line if line.startswith("http://") else None
+
+
+def _read_line(pipe: int) -> str:
+    """The first line and no more: a worker that the script forks meanwhile may hold the pipe open."""
+    found, until = b"", time.monotonic() + SECONDS
+    while b"\n" not in found and select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
+        piece = os.read(pipe, 4096)
+        if not piece:
+            break
+        found += piece
+    return found.partition(b"\n")[0].decode(errors="replace")

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 from collections import OrderedDict
@@ -15,6 +14,7 @@ from typing import Any
 
 from torchdoctor.errors import LabError
 from torchdoctor.lab.station import Choices
+from torchdoctor.launching import own_module
 
 SECONDS = 30.0
 """That one answer may take; the dearest choices take a tenth of it."""
@@ -34,8 +34,11 @@ class Worker:
 
     def warm_up(self) -> None:
         """Starts the process, which takes a second or two for torch; does not wait for it."""
-        with self._lock:
-            self._started()
+        if self._lock.acquire(blocking=False):  # else it is at work already
+            try:
+                self._started()
+            finally:
+                self._lock.release()
 
     def ask(self, station: str, choices: Choices) -> dict[str, Any]:
         """What the station's computation gives. LabError where it failed or took too long."""
@@ -68,7 +71,7 @@ class Worker:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            command = [sys.executable, "-m", "torchdoctor.lab.worker"]
+            command = own_module("torchdoctor.lab.worker")
             environment = {**os.environ, "TORCHDOCTOR_DISABLE": "1"}
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from torchdoctor.errors import NotARunError, TorchdoctorError, UsageError
 from torchdoctor.lab.asking import Worker
@@ -42,7 +43,12 @@ LAB = "/lab"
 FOR_GOOD = "private, max-age=31536000, immutable"
 
 
-def build_app(library: Library, access: Access, gallery: Gallery | None = None) -> Guard:
+def build_app(
+    library: Library,
+    access: Access,
+    gallery: Gallery | None = None,
+    around: Callable[[ASGIApp], ASGIApp] | None = None,
+) -> Guard:
     """The whole application; nothing in it can be reached but through the guard."""
     pages, worker = Pages(library, access), Worker()
     gallery = gallery or Gallery()
@@ -71,7 +77,7 @@ def build_app(library: Library, access: Access, gallery: Gallery | None = None) 
     handlers: Any = {TorchdoctorError: _explain, HTTPException: _decline}
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
     app.router.redirect_slashes = False
-    return Guard(app, access)
+    return Guard(around(app) if around is not None else app, access)
 
 
 class Pages:

@@ -1,7 +1,7 @@
-"""The live page beside a run: `python -m torchdoctor.ui.companion RUN PID` prints its address and goes on by itself.
+"""The live page beside a run, started by attach/page.py: `... companion RUN PID` prints its address and serves.
 
-It is nobody's child, so that a script that waits for its own children never meets it, and it ends when the training has
-ended and nobody has looked for a while.
+It is started as nobody's child, so that a script that waits for its own children does not meet it, and it ends when the
+training has ended and nobody has looked for a while.
 """
 
 from __future__ import annotations
@@ -31,50 +31,58 @@ LOOK_SECONDS = 1.0
 
 
 class Visits:
-    """Around the application: when it was last asked."""
+    """Within the guard: when somebody who was let in last asked."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self) -> None:
         self.last: float | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.last = time.monotonic()
-        await self._app(scope, receive, send)
+    def around(self, app: ASGIApp) -> ASGIApp:
+        async def count(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                self.last = time.monotonic()
+            await app(scope, receive, send)
+
+        return count
 
 
 def main(run: Path, trainer: int, unseen: float = UNSEEN_SECONDS, unopened: float = UNOPENED_SECONDS) -> None:
-    page = Page(run.parent, _settings(), start=f"/run/{quote(key_of(run.name), safe='')}")
+    born = birth_of(trainer)
+    visits = Visits()
+    page = Page(run.parent, _settings(), start=f"/run/{quote(key_of(run.name), safe='')}", around=visits.around)
     sys.stdout.write(page.address + "\n")
     sys.stdout.flush()
-    if os.fork():
-        os._exit(0)
-    os.setsid()
     os.nice(POLITE)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-    visits = Visits(page.app)
-    threading.Thread(target=_leave_in_time, args=(page, visits, trainer, unseen, unopened), daemon=True).start()
-    page.serve(app=visits)
+
+    def leave_in_time() -> None:
+        while birth_of(trainer) == born is not None:
+            time.sleep(LOOK_SECONDS)
+        over = time.monotonic()
+        while time.monotonic() < (over + unopened if visits.last is None else max(over, visits.last) + unseen):
+            time.sleep(LOOK_SECONDS)
+        page.end()
+
+    threading.Thread(target=leave_in_time, daemon=True).start()
+    page.serve()
 
 
-def _leave_in_time(page: Page, visits: Visits, trainer: int, unseen: float, unopened: float) -> None:
-    while _is_there(trainer):
-        time.sleep(LOOK_SECONDS)
-    over = time.monotonic()
-    while time.monotonic() < (over + unopened if visits.last is None else max(over, visits.last) + unseen):
-        time.sleep(LOOK_SECONDS)
-    page.end()
-
-
-def _is_there(process: int) -> bool:
+def birth_of(process: int) -> str | None:
+    """Something that another process of the same number does not have; None where there is none, or a dead one."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else rest[18]  # the 22nd field of proc(5): when it started
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+    except OSError:
+        return None
+    try:
+        os.kill(process, 0)  # no /proc here: the number alone has to do
+    except OSError:
+        return None
+    return "there"
 
 
 def _settings() -> Settings:

@@ -21,7 +21,10 @@ async def read_form(request: Request, access: Access) -> dict[str, str]:
         body += piece
         if len(body) > MAX_FORM_BYTES:
             raise HTTPException(413)
-    fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=8)
+    try:
+        fields = parse_qs(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=8)
+    except ValueError:
+        raise HTTPException(400) from None
     found = {name: values[0] for name, values in fields.items()}
     if not access.admits_form(found.get("form_token", "")):
         raise HTTPException(403)

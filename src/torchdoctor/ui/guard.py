@@ -81,7 +81,10 @@ class Access:
         return hmac.new(self.token.encode(), b"form", hashlib.sha256).hexdigest()
 
     def admits_host(self, host: str) -> bool:
-        name = (urlsplit(f"//{host}").hostname or "").lower() if _is_plain(host) else ""
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").lower() if _is_plain(host) else ""
+        except ValueError:  # half an address in brackets
+            return False
         if name in self.hosts:
             return True
         return self.any_address and _is_address(name)

@@ -123,7 +123,7 @@ class Library:
     def open(self, name: str) -> tuple[str, Run]:
         """The run as its files are now, and the stamp of that state."""
         folder = self.find(name)
-        stamp = stamp_of(folder)
+        stamp = self._stamp_of(folder)
         with self._lock:
             held = self._runs.get(name)
             if held is not None and held[0] == stamp:
@@ -138,7 +138,7 @@ class Library:
         return stamp, run
 
     def stamp(self, name: str) -> str:
-        return stamp_of(self.find(name))
+        return self._stamp_of(self.find(name))
 
     def told(self, name: str, stamp: str | None = None) -> tuple[Made[Opened] | None, bool]:
         """`stamp` where it is at hand: looking for it costs more than all the rest."""
@@ -157,6 +157,12 @@ class Library:
         except OSError:
             stamp = ""
         return self._glances.get(key_of(entry.name), stamp + entry.status)
+
+    def _stamp_of(self, folder: Path) -> str:
+        try:
+            return stamp_of(folder)
+        except OSError:
+            raise NotARunError("that run is no longer there") from None
 
     def warm_up(self, task: Callable[[], object]) -> None:
         """Something slow that the first examination needs, before somebody waits for it."""

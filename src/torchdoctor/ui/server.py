@@ -42,19 +42,28 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Page:
-    """A server that is bound and not yet asked; `address` has the token and opens `start`."""
+    """A server that is bound and not yet asked; `address` has the token and opens `start`. `around` may stand between
+    the guard and the pages."""
 
-    def __init__(self, folder: Path, settings: Settings, host: str = HOST, port: int = 0, start: str = "/") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Settings,
+        host: str = HOST,
+        port: int = 0,
+        start: str = "/",
+        around: Callable[[ASGIApp], ASGIApp] | None = None,
+    ) -> None:
         self._bound = bind(host, port)
         access = Access.over(host, self._bound.getsockname()[1], secrets.token_urlsafe(24))
         self.address = f"http://{address_of(host)}:{access.port}{start}?token={access.token}"
-        self.app: ASGIApp = build_app(Library(folder, settings), access)
+        self._app = build_app(Library(folder, settings), access, around=around)
         self._server: uvicorn.Server | None = None
 
-    def serve(self, announce: Callable[[str], None] | None = None, app: ASGIApp | None = None) -> None:
-        """Blocks. `announce` gets the address as soon as requests are taken; `app` may stand around our own."""
+    def serve(self, announce: Callable[[str], None] | None = None) -> None:
+        """Blocks. `announce` gets the address as soon as requests are taken."""
         config = uvicorn.Config(
-            app or self.app,
+            self._app,
             log_level="warning",
             access_log=False,  # it would hold the token
             server_header=False,

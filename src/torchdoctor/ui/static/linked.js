@@ -205,6 +205,7 @@ const linked = (zoomed) => {
     seen.unobserve(place);
     if (!drawn.delete(place)) return;
     delete place.dataset.drawn;
+    place.querySelector(":scope > .cursor")?.remove(); /* purging takes the listeners, too */
     window.Plotly?.purge(place);
   }
 

@@ -44,15 +44,16 @@
     asking = true;
     try {
       const answer = await fetch(`/api/runs?since=${encodeURIComponent(rows.dataset.stamp)}`, { signal: AbortSignal.timeout(20000) });
+      if (answer.status === 403) throw new Error("lost");
       if (!answer.ok) throw new Error(String(answer.status));
       const found = await answer.json();
       if (found.html !== undefined) renew(found);
       rows.dataset.pending = found.pending ? "yes" : "";
       if (failures) told.textContent = "";
       failures = 0;
-    } catch {
+    } catch (error) {
       failures += 1;
-      told.textContent = "The server does not answer; the list is as it was.";
+      told.textContent = error.message === "lost" ? "The server was started anew: open the address that it printed." : "The server does not answer; the list is as it was.";
     }
     asking = false;
     const calm = rows.dataset.pending ? 1000 : 5000;

@@ -129,6 +129,7 @@
     try {
       const answer = await fetch(`${address}?${query}`, { signal: AbortSignal.timeout(30000) });
       if (answer.status === 404) throw new Error("gone");
+      if (answer.status === 403) throw new Error("lost");
       if (!answer.ok) throw new Error(String(answer.status));
       const found = await answer.json();
       if (found.stamp !== undefined) {
@@ -142,7 +143,7 @@
     } catch (error) {
       failures += 1;
       pause = Math.min(1000 * 2 ** failures, 30000);
-      status.textContent = error.message === "gone" ? "This run is no longer there." : `The server does not answer; the page is as it was. Asking again in ${pause / 1000} s.`;
+      status.textContent = { gone: "This run is no longer there.", lost: "The server was started anew: open the address that it printed." }[error.message] ?? `The server does not answer; the page is as it was. Asking again in ${pause / 1000} s.`;
     }
     asking = false;
     if ([...visible].some((place) => !failures && place.isConnected && (!place.dataset.drawn || stale.has(place)) && !(place.closest("figure") ?? place).hidden)) pause = 20;
@@ -166,6 +167,7 @@
     const heading = document.createElement("h3");
     heading.textContent = name || "the model";
     panel.replaceChildren(heading);
+    spoken.textContent = `Charts of ${heading.textContent}`;
     for (const chart of LAYER) {
       const figure = document.createElement("figure");
       const place = document.createElement("div");
