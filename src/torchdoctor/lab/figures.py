@@ -13,6 +13,8 @@ STEP = "training step"
 """The axis along which the cursor of a film moves."""
 LEARNED = 0.9
 """Of the loss at the start: what a short training of a healthy network falls below."""
+DIVERGED = 100.0
+"""Times the loss at the start: from two orders of magnitude on nobody would wait for it to come back."""
 HIGHEST = 1e3
 """Times its start up to which a loss is drawn: beyond, it is enough to see that it leaves the picture."""
 
@@ -27,13 +29,30 @@ def last_tenth(losses: Floats) -> float:
     return float(np.median(losses[-max(1, len(losses) // 10) :]))
 
 
+def learned(losses: Floats, guess: float) -> bool:
+    """Whether it ends below where it began, and below what a model scores that ignores its inputs."""
+    return last_tenth(losses) < LEARNED * min(float(losses[0]), guess)
+
+
+def tell_stuck(losses: Floats, guess: float) -> str:
+    """Of one that has not learned, why it counts as such."""
+    if last_tenth(losses) < LEARNED * guess:
+        return "it has hardly fallen from where it began"
+    return "it has not got below that of a constant guess"
+
+
+def diverged(losses: Floats, guess: float) -> bool:
+    """Whether it has run off: whatever the reason, such a training is broken."""
+    return not last_tenth(losses) <= DIVERGED * max(float(losses[0]), guess)
+
+
 def draw_losses(losses: Floats, guess: float) -> Chart:
-    """`guess` is what a model scores that ignores its inputs: from there on it has learned."""
+    """`guess` is what a model scores that ignores its inputs."""
     first, last = float(losses[0]), last_tenth(losses)
     broken = np.flatnonzero(~np.isfinite(losses))
     if len(broken):
         title = f"The loss is not finite from step {broken[0]} on"
-    elif last < LEARNED * min(first, guess):
+    elif learned(losses, guess):
         title = f"It learns: the loss falls from {figure(first)} to {figure(last)}"
     else:
         title = f"It does not learn: the loss goes from {figure(first)} to {figure(last)}"

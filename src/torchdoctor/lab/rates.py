@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from torchdoctor.lab.figures import percent
-from torchdoctor.lab.station import Choices
+from torchdoctor.lab.station import Choices, Verdict
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters.learning_rate_oscillation import OPPOSED
 
@@ -32,14 +31,6 @@ SWINGS = 0.35
 """Share of the steps of the last half in which the loss rises, from which on it bounces."""
 AT_SADDLE, SADDLE = 0.3, 0.25
 """How far from the ridge a path is still at the saddle, and the loss there."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    severity: str
-    title: str
-    advice: str = ""
-    diagnosis: str = ""
 
 
 def judge(choices: Choices, found: Mapping[str, Any]) -> Verdict:

@@ -114,6 +114,16 @@ class Frames:
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What is made of a result, in the words of Shown."""
+
+    severity: str
+    title: str
+    advice: str = ""
+    diagnosis: str = ""
+
+
+@dataclass(frozen=True)
 class Shown:
     """What came out, for a person: one sentence, why, what to do about it, and the figures."""
 

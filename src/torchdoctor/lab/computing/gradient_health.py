@@ -31,10 +31,12 @@ def compute(
 
 def look(blocks: list[Block], head: nn.Linear, inputs: Tensor, targets: Tensor, activation: str) -> dict[str, Any]:
     """One pass forward and one backward; nothing is updated."""
+    own: list[Tensor] = []
     outputs: list[Tensor] = []
     x = inputs
     for block in blocks:
-        x = block(x)
+        own.append(block.activate(x))
+        x = block.join(x, own[-1])
         x.retain_grad()
         outputs.append(x)
     loss = nn.functional.cross_entropy(head(x), targets)
@@ -50,8 +52,8 @@ def look(blocks: list[Block], head: nn.Linear, inputs: Tensor, targets: Tensor, 
         "size": [out.square().mean().sqrt().item() for out in outputs],
         "spread": [out.std(dim=0).mean().item() for out in outputs],
         "between_units": [_unequal(layer.weight.grad) for layer in layers[:-1]],
-        "dead": [(out == 0).all(dim=0).float().mean().item() for out in outputs],
-        "saturated": [((out < low) | (out > high)).float().mean().item() for out in outputs],
+        "dead": [(out == 0).all(dim=0).float().mean().item() for out in own],
+        "saturated": [((out < low) | (out > high)).float().mean().item() for out in own],
     }
 
 

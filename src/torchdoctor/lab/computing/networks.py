@@ -34,9 +34,16 @@ class Block(nn.Module):
         self.activation = ACTIVATIONS[activation]()
         self.residual = residual and inputs == width
 
-    def forward(self, x: Tensor) -> Tensor:
+    def activate(self, x: Tensor) -> Tensor:
+        """What the activation itself puts out: with a shortcut that is not yet what the layer does."""
         out: Tensor = self.activation(self.norm(self.linear(x)))
+        return out
+
+    def join(self, x: Tensor, out: Tensor) -> Tensor:
         return x + out if self.residual else out
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.join(x, self.activate(x))
 
 
 class Head(nn.Linear):

@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from torchdoctor.lab.figures import draw_losses
+from torchdoctor.lab.figures import draw_losses, learned, tell_stuck
+from torchdoctor.lab.health import judge
 from torchdoctor.lab.station import Choices, Pick, Preset, Scale, Shown, Station, Switch
-from torchdoctor.plots.activations import FLAT_ENDS, MANY_DEAD
 from torchdoctor.plots.chart import Chart, axes, band, line
 from torchdoctor.plots.layers import EVEN, positive
 from torchdoctor.plots.palette import BLUE, GREEN, ORANGE, PURPLE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Floats
 
-ALIKE = 1e-3
-"""Share by which the units' gradients differ, below which all units of a layer learn the same."""
 GUESS = math.log(8)
 """Loss of a constant guess among the classes."""
 
@@ -97,7 +95,11 @@ PRESETS = (
 def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     start, end = found["start"], found["end"]
     losses = np.array(found["loss"], float)
-    severity, title, advice, diagnosis = judge(start, end)
+    verdict, text = judge(start, end), explain(choices)
+    severity = verdict.severity
+    if severity == "healthy" and len(losses) and not learned(losses, GUESS):
+        severity = "info"
+        text += f" The gradients are well, the loss is not: {tell_stuck(losses, GUESS)}."
     charts = [
         draw_gradients(start, end, bool(len(losses))),
         draw_signal(end),
@@ -112,97 +114,7 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
         ("output, last layer", figure(end["size"][-1])),
         ("loss", figure(float(losses[-1]) if len(losses) else end["loss"])),
     ]
-    return Shown(severity, title, explain(choices), advice, diagnosis, figures, charts)
-
-
-def judge(start: Mapping[str, Any], seen: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """Severity, sentence, advice and the diagnosis it amounts to; the nearest cause first."""
-    gradient, first = np.array(seen["gradient"], float), np.array(start["gradient"], float)
-    hidden = gradient[:-1]
-    if not np.isfinite(gradient).all():
-        return (
-            "error",
-            "Values overflow: the gradients are not finite",
-            "Use an initialisation that keeps the scale (He for ReLU), or normalise each layer.",
-            "exploding-gradients",
-        )
-    without = int((hidden == 0).sum())
-    if without == len(hidden) and not start["size"][0]:
-        return (
-            "error",
-            f"No gradient reaches {_of(without, len(hidden))}",
-            "Start from random weights of the right scale; leave zero to biases.",
-            "symmetric-initialization",
-        )
-    alike = int(((np.array(seen["between_units"]) < ALIKE) & (hidden > 0)).sum())
-    if 2 * alike > len(hidden) - without:
-        return (
-            "error",
-            f"All units get the same gradient in {_of(alike, len(hidden))}",
-            "Start from random weights: equal units stay equal.",
-            "symmetric-initialization",
-        )
-    if max(seen["saturated"]) > FLAT_ENDS:
-        return (
-            "warning",
-            f"{max(seen['saturated']):.0%} of a layer's outputs are saturated",
-            "Smaller initial weights, or normalisation before the activation.",
-            "saturated-activations",
-        )
-    if max(seen["size"]) > EVEN * max(seen["size"][0], 1.0):
-        return (
-            "warning",
-            f"Outputs grow to {figure(max(seen['size']))} on the way through the layers",
-            "Smaller initial weights, or normalisation.",
-            "exploding-gradients",
-        )
-    if without:
-        return (
-            "error" if without == len(hidden) else "warning",
-            f"No gradient reaches {_of(without, len(hidden))}",
-            "Take ReLU or one of its relatives with He's initialisation, and normalise; lower the rate if they died in "
-            "training.",
-            "dead-relu" if first.all() else "vanishing-gradients",
-        )
-    ratio = float(gradient[-1] / hidden[0])
-    if ratio > EVEN:
-        return (
-            "warning",
-            f"Gradients shrink {figure(ratio)}-fold on the way from the last layer to the first",
-            "Take ReLU or one of its relatives with He's initialisation; for many layers add residual connections or "
-            "normalisation.",
-            "vanishing-gradients",
-        )
-    if ratio < 1 / EVEN:
-        return (
-            "warning",
-            f"Gradients grow {figure(1 / ratio)}-fold on the way from the last layer to the first",
-            "Smaller initial weights, normalisation, or clipping by norm.",
-            "exploding-gradients",
-        )
-    if max(seen["dead"]) > MANY_DEAD:
-        return (
-            "warning",
-            f"{max(seen['dead']):.0%} of the units of a layer are dead",
-            "Lower the rate, or take leaky ReLU, GELU or SiLU.",
-            "dead-relu",
-        )
-    if _fades(seen):
-        return (
-            "warning",
-            "Gradients reach all layers, but the outputs hardly depend on the input any more",
-            "Larger initial weights (He for ReLU), normalisation, or residual connections.",
-            "",
-        )
-    spread = float(gradient.max() / gradient.min())
-    title = f"Gradients reach all {len(gradient)} layers, within a factor of {figure(spread)}"
-    return "healthy" if spread <= EVEN else "info", title, "", ""
-
-
-def _fades(seen: Mapping[str, Any]) -> bool:
-    """How much outputs change from sample to sample falls far on the way through the layers."""
-    first, last = seen["spread"][0], seen["spread"][-1]
-    return not last * EVEN >= first
+    return Shown(severity, verdict.title, text, verdict.advice, verdict.diagnosis, figures, charts)
 
 
 def explain(choices: Choices) -> str:
@@ -278,10 +190,6 @@ def _signal_title(size: Floats, spread: Floats) -> str:
     if not spread[-1] * EVEN >= spread[0]:
         return "What the network puts out hardly depends on its input any more"
     return f"Outputs: {figure(float(size[0]))} in the first layer, {figure(float(size[-1]))} in the last"
-
-
-def _of(some: int, layers: int) -> str:
-    return "the hidden layer" if layers == 1 else f"{some} of {layers} hidden layers"
 
 
 def _names(layers: int) -> Sequence[str]:
