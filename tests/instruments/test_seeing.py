@@ -362,6 +362,15 @@ def test_what_has_no_gradient_says_why() -> None:
         torchdoctor.saliency(nn.Linear(3, 2), torch.randn(4, 3), method="lime")
 
 
+def test_a_model_that_works_in_place_is_followed_from_what_it_was_given() -> None:
+    model, x = InPlace(nn.Linear(5, 2)), torch.randn(6, 5)
+    found = torchdoctor.saliency(model, (x, LABELS[:6]), target=1, sample=4, method="input-x-gradient")
+    leaf = x[4:5].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(model(leaf.clone())[0, 1], leaf)
+    assert np.array_equal(found.values, x[4].numpy())
+    assert np.allclose(found.saliency, (expected[0] * x[4]).numpy(), atol=1e-6)
+
+
 def test_a_border_is_named() -> None:
     saliency = np.full((3, 32, 32), 0.001)
     saliency[:, :2] = saliency[:, -2:] = saliency[..., :2] = saliency[..., -2:] = 1.0
@@ -372,16 +381,34 @@ def test_a_border_is_named() -> None:
 
 # -- nothing is changed ---------------------------------------------------------------
 
-USES: dict[str, Callable[[nn.Module], Any]] = {
-    "mistakes": lambda m: torchdoctor.worst_mistakes(m, [(PICTURES, CLASSES)], nn.CrossEntropyLoss(), progress=False),
-    "saliency": lambda m: torchdoctor.saliency(m, (PICTURES, CLASSES), sample=2, method="smooth"),
-    "integrated": lambda m: torchdoctor.saliency(m, (PICTURES, CLASSES), sample=2, method="integrated", steps=4),
+
+class InPlace(nn.Module):
+    """Normalises what it is given where it lies; and so does its first layer."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.first, self.model = nn.ReLU(inplace=True), model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(self.first(x.sub_(1).mul_(3)))
+
+
+USES: dict[str, Callable[[nn.Module, Any], Any]] = {
+    "evaluation": lambda m, b: torchdoctor.evaluate(m, [b], nn.CrossEntropyLoss(), progress=False),
+    "mistakes": lambda m, b: torchdoctor.worst_mistakes(m, [b], nn.CrossEntropyLoss(), progress=False),
+    "saliency": lambda m, b: torchdoctor.saliency(m, b, sample=2, method="smooth"),
+    "integrated": lambda m, b: torchdoctor.saliency(m, b, sample=2, method="integrated", steps=4),
+    "called": lambda m, b: torchdoctor.saliency(m, b, sample=2, call=lambda model, batch: model(batch[0].mul_(2))),
+    "attention": torchdoctor.attention_maps,
 }
 
 
-@pytest.mark.parametrize("name", [*USES, "attention"])
+@pytest.mark.parametrize("name", USES)
 def test_nothing_is_changed(name: str) -> None:
-    model = Reader() if name == "attention" else convolutions()
+    attends = name == "attention"
+    model = InPlace(ByHand(False)) if attends else InPlace(convolutions())
+    batch = (torch.randn(8, 6, 8), LABELS) if attends else (PICTURES.clone(), CLASSES.clone())
+    given = copy.deepcopy(batch)
     model.train()
     parameters = list(model.parameters())
     parameters[0].grad = torch.ones_like(parameters[0])
@@ -389,7 +416,8 @@ def test_nothing_is_changed(name: str) -> None:
     state = copy.deepcopy(model.state_dict())
     hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()]
     draws = torch.random.get_rng_state(), random.getstate()
-    USES[name](model) if name in USES else torchdoctor.attention_maps(model, TOKENS)
+    USES[name](model, batch)
+    assert all(torch.equal(now, before) for now, before in zip(batch, given, strict=True))
     assert all(torch.equal(value, model.state_dict()[key]) for key, value in state.items())
     assert all(m.training for m in model.modules())
     assert [p.grad is not None for p in parameters] == [True] + [False] * (len(parameters) - 1)

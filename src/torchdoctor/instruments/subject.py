@@ -209,27 +209,37 @@ def _has_target(batch: Any) -> bool:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """The same with its tensors there; what they are in stays of its type."""
+    return with_tensors(value, lambda tensor: tensor.to(device))
+
+
+def copied(value: Any) -> Any:
+    """For a model that works in place; a tensor that is there twice still is."""
+    made: dict[int, Tensor] = {}
+    return with_tensors(value, lambda tensor: made.setdefault(id(tensor), tensor.clone()))
+
+
+def with_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same with other tensors; what they are in stays of its type."""
     if isinstance(value, Tensor):
-        return value.to(device)
+        return change(value)
     if isinstance(value, Mapping):
-        moved = {k: to_device(v, device) for k, v in value.items()}
-        return moved if type(value) is dict else _like(value, moved)
+        changed = {k: with_tensors(v, change) for k, v in value.items()}
+        return changed if type(value) is dict else _like(value, changed)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(to_device(v, device) for v in value))
+        return type(value)(*(with_tensors(v, change) for v in value))
     if isinstance(value, list | tuple):
-        return type(value)(to_device(v, device) for v in value)
+        return type(value)(with_tensors(v, change) for v in value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _moved(value, device)
+        return _with_fields(value, change)
     return value
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def _with_fields(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """A copy without a call of __init__, which fields with init=False have no place in; frozen ones are set, too."""
-    moved = copy.copy(value)
+    changed = copy.copy(value)
     for name, part in fields_of(value).items():
-        object.__setattr__(moved, name, to_device(part, device))
-    return moved
+        object.__setattr__(changed, name, with_tensors(part, change))
+    return changed
 
 
 def fields_of(value: Any) -> dict[str, Any]:
@@ -237,11 +247,11 @@ def fields_of(value: Any) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if hasattr(value, f.name)}
 
 
-def _like(value: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
+def _like(value: Mapping[Any, Any], changed: dict[Any, Any]) -> Any:
     try:
-        return type(value)(moved)  # type: ignore[call-arg]
+        return type(value)(changed)  # type: ignore[call-arg]
     except TypeError:
-        return moved
+        return changed
 
 
 def _accepts(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.state import untouched
-from torchdoctor.instruments.subject import StepFn, Subject
+from torchdoctor.instruments.subject import StepFn, Subject, copied
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -189,7 +189,7 @@ def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluati
                 first = f"{wishes.batches} batches were" if wishes.batches > 1 else "batch was"
                 notes.append(f"only the first {first} looked at")
                 break
-            outputs, target = compare(subject, batch, wishes)
+            outputs, target = compare(subject, copied(batch), wishes)
             known &= indices is not None and len(indices) == target.shape[0]
             reading.take(batch, outputs, target, indices if known else None)
             advance()

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.one_batch import tensors_in
-from torchdoctor.instruments.seeing.calling import name_arguments
+from torchdoctor.instruments.seeing.calling import given_to, name_arguments
 from torchdoctor.instruments.seeing.samples import main_input
-from torchdoctor.instruments.subject import Subject, logits_of
-from torchdoctor.probes.batches import change_tensors
+from torchdoctor.instruments.subject import Subject, copied, logits_of, with_tensors
 
 GRADIENT, TIMES_INPUT, INTEGRATED, SMOOTH = "gradient", "input-x-gradient", "integrated", "smooth"
 METHODS = (GRADIENT, TIMES_INPUT, INTEGRATED, SMOOTH)
@@ -97,7 +96,7 @@ class Probe:
     def _enter(self, change: Callable[[str, Tensor], Tensor] | None) -> Callable[..., Any]:
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             self._is_embedded = False
-            args, kwargs = change_tensors(args, self._cut), change_tensors(kwargs, self._cut)
+            args, kwargs = copied(with_tensors((args, kwargs), self._cut))
             if change is None:
                 return args, kwargs
             names = {id(t): name for name, t in name_arguments(module, args, kwargs).items()}
@@ -108,7 +107,7 @@ class Probe:
                 )
                 return change(names.get(id(tensor), ""), tensor) if takes else tensor
 
-            return change_tensors(args, altered), change_tensors(kwargs, altered)
+            return with_tensors((args, kwargs), altered)
 
         return enter
 
@@ -138,7 +137,8 @@ class Probe:
         embeddings = [m for m in self._subject.model.modules() if isinstance(m, nn.Embedding)]
         handles = [m.register_forward_pre_hook(note) for m in embeddings]
         try:
-            self._subject.outputs(self._batch)
+            with given_to(self._subject, {}):
+                self._subject.outputs(self._batch)
         finally:
             for handle in handles:
                 handle.remove()
@@ -177,7 +177,7 @@ def _differentiate(probe: Probe, score: Score, change: Change = lambda tensor: t
     def leaf(name: str, tensor: Tensor) -> Tensor:
         if name not in leaves:  # else the same tensor, given twice
             leaves[name] = change(tensor.detach()).requires_grad_()
-        return leaves[name]
+        return leaves[name].clone()  # a model may work in place, which a leaf does not allow
 
     # cuDNN's recurrent layers have no backward in eval mode
     with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):

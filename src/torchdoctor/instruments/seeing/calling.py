@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.one_batch import tensors_in
-from torchdoctor.instruments.subject import Subject, to_device
+from torchdoctor.instruments.subject import Subject, copied, to_device
 
 Call = Callable[[nn.Module, Any], Any]
 """From a model and a batch to what the model gives."""
@@ -25,7 +25,7 @@ class _Called(Subject):
         self._call = call
 
     def outputs(self, batch: Any) -> Any:
-        return self._call(self.model, to_device(batch, self.device))
+        return self._call(self.model, copied(to_device(batch, self.device)))
 
 
 def make_subject(model: nn.Module, call: Call | None) -> Subject:
@@ -34,13 +34,15 @@ def make_subject(model: nn.Module, call: Call | None) -> Subject:
 
 @contextlib.contextmanager
 def given_to(subject: Subject, given: dict[str, Tensor], begin: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Inside, `given` holds the tensors of the model's last call, by the names of its parameters; `begin` is called
-    before each: one without the target may fail and be made again with it."""
+    """Inside, `given` holds the tensors of the model's last call, by the names of its parameters, and the model gets
+    copies: it may work in place. `begin` is called before each: one without the target may fail and be made again with
+    it."""
 
-    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         begin()
         given.clear()
         given.update(name_arguments(module, args, kwargs))
+        return copied((args, kwargs))
 
     handle = subject.called.register_forward_pre_hook(note, with_kwargs=True)
     try:
