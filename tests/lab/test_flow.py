@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
+import pytest
 
 from lab.conftest import Try
+from torchdoctor.lab.figures import diverged, learned, tell_stuck
 from torchdoctor.lab.stations.activation_flow import Deaths, tell
 
 
@@ -46,3 +49,34 @@ def test_the_film_ends_where_nothing_is_finite_any_more_and_says_so(try_station:
 def test_leaky_units_stay_alive_where_relu_dies(try_station: Try) -> None:
     dead = {a: try_station("activation-flow", bias=-1.5, activation=a).figures[1][1] for a in ("relu", "leaky-relu")}
     assert dead["leaky-relu"].startswith("0 of") and int(dead["relu"].split()[0]) > 64
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"activation": "silu", "optimizer": "momentum", "rate": -4.0, "bias": -3.0, "depth": 8, "seed": 90},
+        {"activation": "gelu", "optimizer": "adam", "bias": -3.0, "targets": 2.0, "depth": 1, "outlier": "targets"},
+    ],
+)
+def test_no_training_is_healthy_whose_loss_does_not_fall(try_station: Try, choices: dict[str, Any]) -> None:
+    shown = try_station("activation-flow", **{"width": 8, "steps": 10, **choices})
+    assert shown.charts[-1].title.startswith("It does not learn") and shown.severity == "info"
+    assert "the loss is not" in shown.text
+
+
+def test_a_loss_that_runs_off_is_an_error_whatever_the_rules_say(try_station: Try) -> None:
+    shown = try_station(
+        "activation-flow", activation="silu", optimizer="adam", rate=1.0, bias=1.0, depth=8, width=8, steps=10
+    )
+    assert shown.severity == "error" and re.match(r"The loss runs off, from 2\.42 to \d\.\de24; 31 units", shown.title)
+    assert shown.advice and "no alarm" not in shown.text
+
+
+def test_what_has_learned_is_below_its_start_and_below_a_guess() -> None:
+    assert learned(np.linspace(2.0, 0.5, 20), 1.0) and not learned(np.linspace(2.0, 0.5, 20), 0.5)
+    assert not learned(np.linspace(0.6, 0.58, 20), 1.0)
+    assert "hardly fallen" in tell_stuck(np.full(20, 0.6), 1.0) and "constant guess" in tell_stuck(
+        np.full(20, 1.0), 1.0
+    )
+    assert not learned(np.array([1.0, np.nan]), 1.0) and diverged(np.array([1.0, np.inf]), 1.0)
+    assert diverged(np.array([1.0, 500.0]), 2.0) and not diverged(np.array([1.0, 50.0]), 2.0)

@@ -45,16 +45,10 @@ def compute(
     inputs, goals = make_task(10**targets, generator)
     model = nn.Sequential(*blocks, head)
     chosen = make_optimizer(optimizer, model.parameters(), 10**rate)
-    record = Record(model, chosen)
+    record, seen = Record(model, chosen), Seen(blocks, inputs[:WATCHED])
     odd = int(OUTLIER_AT * steps) if outlier != "none" else -1
-    watched, slopes, flat, known = inputs[:WATCHED], [], [], []
-    for step in range(steps + 1):
-        slope_LU, dead_LU, finite = look(blocks, watched)
-        slopes.append(slope_LU)
-        flat.append(dead_LU)
-        known.append(finite)
-        if step == steps:
-            break
+    for step in range(steps):
+        seen.look()
         at = torch.randint(SAMPLES, (BATCH,), generator=generator)
         x, y = spoil(inputs[at], goals[at], outlier if step == odd else "none")
         chosen.zero_grad()
@@ -64,19 +58,43 @@ def compute(
         record.begin(step)
         chosen.step()
         record.end()
-    shown = sorted({round(i * steps / min(FRAMES, steps)) for i in range(min(FRAMES, steps) + 1)})
+    seen.look()
     told = record.to_json()
     told["columns"] = [str(i + 1) for i in range(depth)]
-    told["matrices"][ACTIVATION["dead"].name] = [[math.nan] * depth if not k else d for k, d in _shares(known, flat)]
-    return {
-        "record": told,
-        "frames": shown,
-        "slopes": [(100 * slopes[i]).round().int().tolist() for i in shown],
-        "dead": [d.int().tolist() for d in flat],
-        "finite": known,
-        "outlier_at": odd,
-        "targets": [goals.mean().item(), goals.std().item()],
-    }
+    told["matrices"][ACTIVATION["dead"].name] = seen.shares()
+    mean_and_std = [goals.mean().item(), goals.std().item()]
+    return {"record": told, "outlier_at": odd, "targets": mean_and_std, **seen.to_json()}
+
+
+class Seen:
+    """What every unit lets through, before each update and after the last."""
+
+    def __init__(self, blocks: list[Block], inputs: Tensor) -> None:
+        self._blocks, self._inputs = blocks, inputs
+        self._slopes: list[Tensor] = []
+        self._dead: list[Tensor] = []
+        self._finite: list[bool] = []
+
+    def look(self) -> None:
+        slope_LU, dead_LU, finite = look(self._blocks, self._inputs)
+        self._slopes.append(slope_LU)
+        self._dead.append(dead_LU)
+        self._finite.append(finite)
+
+    def shares(self) -> list[list[float]]:
+        """Of dead units in each layer, before each update; NaN where not all is finite."""
+        known = zip(self._finite[:-1], self._dead[:-1], strict=True)
+        return [dead.float().mean(dim=1).tolist() if finite else [math.nan] * len(dead) for finite, dead in known]
+
+    def to_json(self) -> dict[str, Any]:
+        steps = len(self._finite) - 1
+        frames = sorted({round(i * steps / min(FRAMES, steps)) for i in range(min(FRAMES, steps) + 1)})
+        return {
+            "frames": frames,
+            "slopes": [(100 * self._slopes[i]).round().int().tolist() for i in frames],
+            "dead": [dead.int().tolist() for dead in self._dead],
+            "finite": self._finite,
+        }
 
 
 def make_task(scale: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -106,8 +124,3 @@ def look(blocks: list[Block], inputs: Tensor) -> tuple[Tensor, Tensor, bool]:
         means.append(slope.mean(dim=0))
         flat.append(slope.amax(dim=0) < FLAT)
     return torch.stack(means).clamp(0, 1).nan_to_num(0.0), torch.stack(flat), bool(x.isfinite().all())
-
-
-def _shares(known: list[bool], flat: list[Tensor]) -> list[tuple[bool, list[float]]]:
-    """Of flat units in each layer, before each update."""
-    return [(k, d.float().mean(dim=1).tolist()) for k, d in zip(known[:-1], flat[:-1], strict=True)]

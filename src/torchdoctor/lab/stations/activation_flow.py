@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchdoctor.facts import TRAIN, Fact, InputsFact, LossCallFact, ModuleFact
-from torchdoctor.findings import Severity
-from torchdoctor.lab.figures import LEARNED, STEP, draw_losses, last_tenth
+from torchdoctor.findings import Finding, Severity
+from torchdoctor.lab.figures import STEP, diverged, draw_losses, learned, tell_stuck
 from torchdoctor.lab.judging import ask_rules
 from torchdoctor.lab.station import Choices, Frames, Moving, Pick, Preset, Scale, Shown, Station
 from torchdoctor.plots.activations import MANY_DEAD
@@ -23,6 +23,7 @@ from torchdoctor.rules.curves import figure
 RULES = ("dead-relu", "learning-rate-too-high", "exploding-gradients", "nonfinite-parameters")
 FEW = 0.1
 """Of all units: so many are dead in any deep network of ReLUs, and nobody misses them."""
+LOWER = "Lower the learning rate or warm it up."
 CELLS = "lab-cells"
 CROWDED = 24
 """Units in a row from which on the gaps between their cells get narrower."""
@@ -131,27 +132,21 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     sound = len(finite) if finite.all() else int(np.argmin(finite))
     dead_SLU = np.array(found["dead"], bool)
     deaths = Deaths(dead_SLU[: max(1, sound)])
-    finding = ask_rules(found["record"], RULES, _facts(choices, found))
-    losses = np.array(found["record"]["loss"], float)
+    losses, guess = np.array(found["record"]["loss"], float), found["targets"][1] ** 2
     broken = None if sound == len(finite) else sound
-    severity, advice = "healthy", ""
-    if finding is not None:
-        severity, advice = finding.severity.value, finding.fix.text if finding.fix else ""
-    elif broken is not None or deaths.shares.max() >= MANY_DEAD:
-        severity, advice = "info" if broken is None else "error", _advise(choices)
-    text = explain(choices)
-    if severity == "healthy" and not last_tenth(losses) < LEARNED * found["targets"][1] ** 2:
+    finding = ask_rules(found["record"], RULES, _facts(choices, found))
+    severity, advice, name = judge(choices, finding, deaths, broken, diverged(losses, guess))
+    title, text = tell(deaths, broken, len(finite) - 1), explain(choices)
+    if broken is None and severity == "error" and diverged(losses, guess):
+        title = f"The loss runs off, from {figure(float(losses[0]))} to {figure(float(losses[-1]))}; {_lower(title)}"
+    elif severity == "healthy" and not learned(losses, guess):
         severity = "info"
-        text += " The units are well, the loss is not: it has not got below that of a constant guess."
+        text += f" The units are well, the loss is not: {tell_stuck(losses, guess)}."
     elif finding is None and severity == "info":
         text += f" Your own run would be reported from {LEAST:.0%} of a layer on, for as long as the loss goes nowhere."
-    elif finding is not None and finding.severity is Severity.INFO:
+    elif severity == "info":
         text += " The loss falls all the same, so this is no alarm: a network can do without some of its units."
-    charts = [
-        draw_cells(found, dead_SLU, finite),
-        draw_shares(dead_SLU, finite),
-        draw_losses(losses, found["targets"][1] ** 2),
-    ]
+    charts = [draw_cells(found, dead_SLU, finite), draw_shares(dead_SLU, finite), draw_losses(losses, guess)]
     _mark_odd(charts[1:], int(found["outlier_at"]))
     figures = [
         ("dead at the start", f"{deaths.at_start} of {deaths.units}"),
@@ -159,10 +154,21 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
         ("came back", str(deaths.came_back)),
         ("loss at the end", figure(float(losses[-1]))),
     ]
-    name = finding.name if finding is not None else ""
-    title = tell(deaths, broken, len(finite) - 1)
     frames = _frames(found, dead_SLU, finite)
     return Shown(severity, title, text, advice, name, figures, charts, (CELLS,), frames)
+
+
+def judge(
+    choices: Choices, finding: Finding | None, deaths: Deaths, broken: int | None, runs_off: bool
+) -> tuple[str, str, str]:
+    """Severity, advice and diagnosis: the rules' where they see a fault, else by what became of loss and units."""
+    if finding is not None and not (runs_off and finding.severity is Severity.INFO):
+        return finding.severity.value, finding.fix.text if finding.fix else "", finding.name
+    if broken is not None:
+        return "error", _advise(choices), ""
+    if runs_off:
+        return "error", LOWER, ""
+    return ("info", _advise(choices), "") if deaths.shares.max() >= MANY_DEAD else ("healthy", "", "")
 
 
 def tell(deaths: Deaths, broken: int | None, steps: int) -> str:
@@ -281,7 +287,7 @@ def _mark_odd(charts: Sequence[Chart], step: int) -> None:
 def _advise(choices: Choices) -> str:
     if float(choices["bias"]) < 0:
         return "Start the biases at zero."
-    return "Lower the learning rate or warm it up, or use an activation that leaks."
+    return f"{LOWER[:-1]}, or use an activation that leaks."
 
 
 def _facts(choices: Choices, found: Mapping[str, Any]) -> list[Fact]:
@@ -294,6 +300,10 @@ def _facts(choices: Choices, found: Mapping[str, Any]) -> list[Fact]:
     ]
     call = LossCallFact("mse_loss", TRAIN, [1], "float32", [1], "float32", "mean")
     return [*modules, call, InputsFact(TRAIN, "target", [1], "float32", mean, std)]
+
+
+def _lower(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
 
 
 def _count(units: int) -> str:
