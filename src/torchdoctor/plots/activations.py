@@ -7,30 +7,31 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, mark_findings, shorten
-from torchdoctor.plots.layers import positive, shrink
+from torchdoctor.plots.chart import Chart, axes, mark_findings, percent
+from torchdoctor.plots.layers import EVEN, late_level, positive, shrink
 from torchdoctor.plots.palette import BLUE, HEAT, ORANGE, RED
 from torchdoctor.plots.thinning import group
 from torchdoctor.rules.curves import figure
-from torchdoctor.run import Floats, Run, Trace
+from torchdoctor.run import Run, Trace
 from torchdoctor.signals import ACTIVATION
 
 MANY_DEAD = 0.4
 """Of a layer's units from which on a title speaks of them: a fresh ReLU has hardly any dead ones."""
 FLAT_ENDS = 0.5
-EVEN = 30.0
 
 
 def draw_activation_health(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     """The last looks, layer by layer: dead and saturated shares as bars, the spread of the output as a line."""
     shares = {name: _late(run.matrix(ACTIVATION[name])) for name in ("dead", "saturated")}
     spread = _late(run.matrix(ACTIVATION["std"]))
-    names = [n for n in run.modules if n in spread or any(n in s for s in shares.values())] or list(spread)
+    broken = [n for n, count in _late(run.matrix(ACTIVATION["nonfinite"])).items() if count > 0]
+    seen = dict.fromkeys([*spread, *shares["dead"], *shares["saturated"], *broken])
+    names = [n for n in run.modules if n in seen] or list(seen)
     if not names:
         return None
     held = [np.array([found.get(n, np.nan) for n in names]) for found in (*shares.values(), spread)]
-    labels, (*levels, scale) = group([shorten(n) for n in names], held)
-    chart = Chart("activations", _title(shares, spread, names))
+    labels, (*levels, scale) = group(names, held)
+    chart = Chart("activations", _title(shares, spread, broken, len(names)))
     for kind, values, colour in zip(shares, levels, (RED, ORANGE), strict=True):
         if np.isfinite(values).any():
             bars = {"type": "bar", "name": f"{kind} units" if kind == "dead" else f"{kind} outputs", "x": labels}
@@ -53,14 +54,16 @@ def draw_dead_units(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
         return None
     trace = trace.select([n for n in run.modules if n in known] or known)
     steps, share_SL = shrink(trace)
-    labels, (share_LS,) = group([shorten(n) for n in trace.columns], [share_SL.T])
+    labels, (share_LS,) = group(trace.columns, [share_SL.T])
     hover = "%{y}<br>step %{x}<br>%{z:.0%} dead<extra></extra>"
     heat = {"type": "heatmap", "x": steps, "y": labels, "z": share_LS, "colorscale": HEAT, "hovertemplate": hover}
     heat |= {"zmin": 0, "zmax": 1, "colorbar": {"title": {"text": "dead"}, "tickformat": ".0%", "thickness": 14}}
     late = _late(trace)
     worst = max(late, key=lambda n: late[n]) if late else trace.columns[0]
     share = late.get(worst, 0.0)
-    title = f"{worst}: {share:.0%} of its units are zero for every sample at the end" if share else "No unit is dead"
+    title = (
+        f"{worst}: {percent(share)} of its units are zero for every sample at the end" if share else "No unit is dead"
+    )
     layout = axes("step", "", hovermode="closest") | {"yaxis": {"automargin": True, "type": "category"}}
     chart = Chart("dead-units", title, [heat], layout, tall=True)
     mark_findings(chart, findings, int(trace.steps[-1]))
@@ -68,32 +71,35 @@ def draw_dead_units(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
 
 
 def _late(trace: Trace) -> dict[str, float]:
-    """By column, the median of the last quarter; those that were never measured are left out."""
-    if not len(trace) or not trace.columns:
-        return {}
-    rows: Floats = trace.values[-max(1, len(trace) // 4) :]
-    known = np.isfinite(rows).any(axis=0)
-    return {name: float(np.nanmedian(rows[:, i])) for i, name in enumerate(trace.columns) if known[i]}
+    """By column, the median of the last quarter; those in which nothing was finite are left out."""
+    found = {name: late_level(trace.column(name)) for name in trace.columns if len(trace)}
+    return {name: level for name, level in found.items() if np.isfinite(level)}
 
 
-def _title(shares: dict[str, dict[str, float]], spread: dict[str, float], names: list[str]) -> str:
-    dead, flat = (
-        {n: v for n, v in shares[kind].items() if v > limit}
-        for kind, limit in (("dead", MANY_DEAD), ("saturated", FLAT_ENDS))
-    )
-    if dead:
-        worst = max(dead, key=lambda n: dead[n])
-        return f"{dead[worst]:.0%} of the units of {worst} are dead" + _more(dead)
-    if flat:
-        worst = max(flat, key=lambda n: flat[n])
-        return f"{flat[worst]:.0%} of the outputs of {worst} are saturated" + _more(flat)
-    known = [spread[n] for n in names if spread.get(n, 0.0) > 0]
-    if not known:
-        return "What the layers put out was not finite, or nothing"
-    if len(known) > 1 and max(known) > EVEN * min(known):
-        return f"Activations are alive; their spread differs {figure(max(known) / min(known))}-fold between layers"
-    return f"Activations are alive in all {len(names)} layers, and their scale is even"
+def _title(shares: dict[str, dict[str, float]], spread: dict[str, float], broken: Sequence[str], known: int) -> str:
+    """The worst that there is: not finite, dead, saturated, always the same; else how the scale runs."""
+    if broken:
+        return f"The output of {broken[0]} is not finite" + _more(broken, "so is that of")
+    for kind, limit, what in (("dead", MANY_DEAD, "units"), ("saturated", FLAT_ENDS, "outputs")):
+        many = {n: v for n, v in shares[kind].items() if v > limit}
+        if many:
+            worst = max(many, key=lambda n: many[n])
+            return f"{percent(many[worst])} of the {what} of {worst} are {kind}" + _more(many, "many of")
+    constant = [n for n, v in spread.items() if v == 0]
+    if constant:
+        return f"{constant[0]} puts out one and the same number" + _more(constant, "so do")
+    if not spread:
+        most_bad = max(v for share in shares.values() for v in share.values())
+        return f"No layer of {known} has more than {percent(most_bad)} dead units or saturated outputs"
+    least, most = (choose(spread, key=lambda n: spread[n]) for choose in (min, max))
+    fold = spread[most] / spread[least]
+    if fold > EVEN:
+        return (
+            f"Activations are alive; their spread differs {figure(fold)}-fold between layers: least in {least} "
+            f"({figure(spread[least])}), most in {most} ({figure(spread[most])})"
+        )
+    return f"Activations are alive in all {known} layers, and their scale is even"
 
 
-def _more(found: dict[str, float]) -> str:
-    return f", and many of {len(found) - 1} more layers" if len(found) > 1 else ""
+def _more(found: Sequence[str] | dict[str, float], what: str) -> str:
+    return f", and {what} {len(found) - 1} more layers" if len(found) > 1 else ""

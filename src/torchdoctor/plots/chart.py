@@ -26,6 +26,8 @@ INK = {"light": ("#1f2328", "rgba(31, 35, 40, 0.12)"), "dark": ("#e6edf3", "rgba
 """Of texts, and of the lines behind the curves."""
 TITLE_WIDTH = 100
 """Letters of a line in a figure's title; a page folds them by its own width."""
+LARGEST = {"f4": float(np.finfo(np.float32).max), "i4": float(np.iinfo(np.int32).max)}
+"""That half the bytes can hold; what is larger takes all."""
 MARKS = 3
 """Findings that are marked in one chart; more would hide what they point at."""
 
@@ -129,12 +131,22 @@ def shorten(name: str, most: int = 34) -> str:
     return name if len(name) <= most else "..." + name[3 - most :]
 
 
+def percent(share: float) -> str:
+    """What is neither none nor all is never told as such."""
+    text = f"{share:.0%}"
+    if text == "0%" and share > 0:
+        return "less than 1%"
+    return "more than 99%" if text == "100%" and share < 1 else text
+
+
 def pack(value: Any) -> Any:
     """Arrays as base64, which Plotly reads by itself; numbers that are not finite as null."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "fi":
             return value.tolist()
-        dtype = "f4" if value.dtype.kind == "f" else "i4" if abs(value).max(initial=0) < 2**31 else "f8"
+        size = abs(value).max(initial=0, where=np.isfinite(value))
+        few = "f4" if value.dtype.kind == "f" else "i4"
+        dtype = few if size <= LARGEST[few] else "f8"
         raw = np.ascontiguousarray(value.astype(f"<{dtype}"))
         packed = {"dtype": dtype, "bdata": base64.b64encode(raw.tobytes()).decode()}
         return packed | ({"shape": ", ".join(map(str, value.shape))} if value.ndim > 1 else {})

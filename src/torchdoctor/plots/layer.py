@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from torchdoctor.plots.chart import Chart, axes, band, between, line, shorten
-from torchdoctor.plots.layers import HEALTHY_UPDATES, positive
+from torchdoctor.plots.chart import Chart, axes, band, between, line, percent
+from torchdoctor.plots.labels import label
+from torchdoctor.plots.layers import HEALTHY_UPDATES, late_level, positive
 from torchdoctor.plots.palette import BLUE, CYCLE, ORANGE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Run, Trace
@@ -21,13 +22,13 @@ def draw_layer_gradient(run: Run, layer: str) -> Chart | None:
         return None
     chart = Chart("layer-gradient", "", layout=axes("step", "norm of the gradient", log=True))
     said = []
-    for number, name in enumerate(trace.columns):
+    for number, (name, own) in enumerate(_own_names(trace, layer)):
         column, colour = trace.column(name), CYCLE[number % len(CYCLE)]
         if column.merged > 1:
             chart.data += between(positive(column.low), positive(column.high), column.steps, colour, "extremes")
-        chart.data.append(line(_own_name(name, layer), column.steps, positive(column.values), colour))
+        chart.data.append(line(own, column.steps, positive(column.values), colour))
         level = late_level(column)
-        said.append(f"{_own_name(name, layer)} {'none' if level == 0 else figure(level)}")
+        said.append(f"{own} {'none' if level == 0 else figure(level)}")
     chart.title = "Gradient at the end: " + ", ".join(said)
     return chart
 
@@ -41,11 +42,11 @@ def draw_layer_update(run: Run, layer: str) -> Chart | None:
     shape, note = band(*HEALTHY_UPDATES, "usual: 0.01 % to 1 % a step")
     chart.layout |= {"shapes": [shape], "annotations": [note]}
     said = []
-    for number, name in enumerate(trace.columns):
+    for number, (name, own) in enumerate(_own_names(trace, layer)):
         column = trace.column(name)
         colour = CYCLE[number % len(CYCLE)]
-        chart.data.append(line(_own_name(name, layer), column.steps, positive(column.values), colour))
-        said.append(f"{_own_name(name, layer)} by {figure(late_level(column))}")
+        chart.data.append(line(own, column.steps, positive(column.values), colour))
+        said.append(f"{own} by {figure(late_level(column))}")
     chart.title = "A step changes, at the end: " + ", ".join(said)
     return chart
 
@@ -62,7 +63,7 @@ def draw_layer_activation(run: Run, layer: str) -> Chart | None:
     said = []
     for kind, trace, colour in shares:
         chart.data.append(line(kind, trace.steps, trace.values, colour))
-        said.append(f"{late_level(trace):.0%} {kind}")
+        said.append(f"{percent(late_level(trace))} {kind}")
     if spread is not None:
         chart.data.append(line("spread", spread.steps, positive(spread.values), BLUE, yaxis="y2"))
         second = {"title": {"text": "spread"}, "type": "log", "overlaying": "y", "side": "right", "showgrid": False}
@@ -91,13 +92,6 @@ def own_columns(run: Run, signal: Signal, layer: str) -> Trace:
     return trace.select([n for n in trace.columns if module_of(run, n) == layer]) if trace.columns else trace
 
 
-def late_level(trace: Trace) -> float:
-    """The median of the last quarter; NaN where nothing was measured."""
-    late = trace.values[-max(1, len(trace) // 4) :]
-    known = late[np.isfinite(late)]
-    return float(np.median(known)) if len(known) else float("nan")
-
-
 def _output(run: Run, kind: str, layer: str) -> Trace | None:
     trace = run.matrix(ACTIVATION[kind])
     if layer not in trace.columns:
@@ -106,5 +100,6 @@ def _output(run: Run, kind: str, layer: str) -> Trace | None:
     return column if np.isfinite(column.values).any() else None
 
 
-def _own_name(parameter: str, layer: str) -> str:
-    return shorten(parameter.removeprefix(f"{layer}.") or parameter)
+def _own_names(trace: Trace, layer: str) -> list[tuple[str, str]]:
+    """Each parameter, and what it is called inside its layer."""
+    return list(zip(trace.columns, label([name.removeprefix(f"{layer}.") for name in trace.columns]), strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from torchdoctor.plots.labels import label
 from torchdoctor.run import Floats
 
 POINTS = 800
@@ -49,17 +50,23 @@ def farthest(values: Floats, low: Floats, high: Floats, most: int) -> tuple[np.n
     with unwarned():
         middle = np.nanmedian(_stretch(values, size, np.nan), axis=1)
         up, down = np.nanmax(_stretch(high, size, np.nan), axis=1), np.nanmin(_stretch(low, size, np.nan), axis=1)
+        shown = np.where(up - middle >= middle - down, up, down)
     last = np.minimum(size * np.arange(1, len(middle) + 1), len(values)) - 1
-    return last, np.where(up - middle >= middle - down, up, down)
+    return last, shown
 
 
 def group(names: Sequence[str], tables: Sequence[Floats], most: int = ROWS) -> tuple[list[str], list[Floats]]:
-    """Neighbours put together where there are more names than rows: by the first one's name, and how many more."""
+    """Labels, and neighbours put together where there are more names than rows: by the first one's, and how many
+    more."""
     if len(names) <= most:
-        return list(names), list(tables)
+        return label(names), list(tables)
     size = -(-len(names) // most)
     parts = [names[i : i + size] for i in range(0, len(names), size)]
-    said = [f"{part[0]} and {len(part) - 1} more" if len(part) > 1 else part[0] for part in parts]
+    firsts = label([part[0] for part in parts])
+    said = [
+        f"{first} and {len(part) - 1} more" if len(part) > 1 else first
+        for first, part in zip(firsts, parts, strict=True)
+    ]
     return said, [farthest(table, table, table, most)[1] for table in tables]
 
 
