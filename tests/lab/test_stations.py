@@ -97,6 +97,12 @@ def test_the_same_choices_give_the_same_answer(name: str) -> None:
     assert json.dumps(computed(name, {**chosen, "seed": 1})) != once
 
 
+def test_a_layer_too_small_to_judge_is_left_out_of_the_count(try_station: Try) -> None:
+    small, large = (try_station("weight-shapes", width=width, steps=0) for width in (16, 64))
+    assert "too small to judge" in small.charts[2].title and large.title.endswith("usual shape in all 3 layers")
+    assert small.title == "Weights of the usual shape in 2 of 3 layers (the head is too small to judge)"
+
+
 def problems(shown: Shown) -> list[str]:
     """What is wrong with an answer, in words."""
     found = []

@@ -62,7 +62,11 @@ def test_the_usual_size_is_that_of_the_values() -> None:
         ([0.1, 0.2, 0.8], "grow 8-fold"),
         ([1.0, 1e-4, 1e-8], "shrink 1"),
         ([0.0, 0.0], "weights are all exactly zero"),
-        ([1.0, np.nan], "none is finite at step 1"),
+        ([1.0, np.nan], "weights are all NaN or infinite since step 1; before, usually ±0.711"),
+        ([1.0, np.nan, 1.0], "keep their size, usually ±0.711; none is finite at step 1"),
+        ([0.1, 0.8, 0.0, 0.0], "weights are all exactly zero since step 2; before, usually ±0.5"),
+        ([0.0, 1.0, 0.0], "weights are all exactly zero since step 2"),
+        ([0.0, np.nan], "weights are all NaN or infinite since step 1"),
     ],
 )
 def test_the_title_says_what_became_of_the_size(scale: list[float], said: str) -> None:

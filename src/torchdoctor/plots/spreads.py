@@ -31,6 +31,15 @@ class Histograms(Protocol):
 
 
 @dataclass(frozen=True)
+class Counted:
+    """Histograms that were not read from a file as they are."""
+
+    steps: Ints
+    columns: tuple[str, ...]
+    counts: Floats
+
+
+@dataclass(frozen=True)
 class Spread:
     """One tensor over its looks; every array has a row a look."""
 
@@ -118,17 +127,10 @@ def read_spreads(run: Run, role: str, most: int = 64) -> list[Histograms]:
     return [_finite(h) for h in held if h.counts.shape[-1] == HISTOGRAM_BINS]
 
 
-@dataclass(frozen=True)
-class _Counted:
-    steps: Ints
-    columns: tuple[str, ...]
-    counts: Floats
-
-
 def _finite(held: Histograms) -> Histograms:
     """Counts that a damaged file makes negative or not finite count for nothing; so do tensors of unknown kinds."""
     counts = np.nan_to_num(held.counts, nan=0.0, posinf=0.0, neginf=0.0)
-    return _Counted(held.steps, held.columns, np.maximum(counts, 0.0))
+    return Counted(held.steps, held.columns, np.maximum(counts, 0.0))
 
 
 def changed_most(held: Sequence[Histograms], columns: Sequence[str]) -> str | None:

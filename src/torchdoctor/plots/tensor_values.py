@@ -116,9 +116,14 @@ def _tell(spread: Spread, at: int) -> str:
 def _title(column: str, what: str, spread: Spread) -> str:
     whose = f"{shorten(column) or 'the model'}: {NOUNS[what]}"
     known = np.flatnonzero(np.isfinite(spread.usual))
-    if not len(known):
+    broken = np.flatnonzero(spread.total == 0)
+    if not len(known) and not len(broken):
         return f"{whose} are all exactly zero"
-    first, last = spread.usual[known[0]], spread.usual[known[-1]]
+    if not np.isfinite(spread.usual[-1]):
+        how = "all exactly zero" if spread.total[-1] else "all NaN or infinite"
+        before = f"; before, usually ±{figure(float(spread.usual[known[-1]]))}" if len(known) else ""
+        return f"{whose} are {how} since step {_since(spread):,}{before}"
+    first, last = spread.usual[known[0]], spread.usual[-1]
     times = float(max(first, last) / min(first, last))
     size = figure(float(last))
     if times < STEADY:
@@ -126,10 +131,16 @@ def _title(column: str, what: str, spread: Spread) -> str:
     else:
         moved = "grow" if last > first else "shrink"
         said = f"{whose} {moved} {figure(times)}-fold, from ±{figure(float(first))} to ±{size}"
-    zeros = float(spread.zeros[spread.total > 0][-1])
+    zeros = float(spread.zeros[-1])
     said += f"; {zeros:.0%} are exactly zero" if zeros > MANY_ZEROS else ""
-    broken = np.flatnonzero(spread.total == 0)
     return said + (f"; none is finite at step {int(spread.steps[broken[0]]):,}" if len(broken) else "")
+
+
+def _since(spread: Spread) -> int:
+    """The step of the first look from which on all are as at the last: all zero, or none finite."""
+    alike = ~np.isfinite(spread.usual) & ((spread.total > 0) == (spread.total[-1] > 0))
+    others = np.flatnonzero(~alike)
+    return int(spread.steps[others[-1] + 1 if len(others) else 0])
 
 
 # -- which tensor ----------------------------------------------------------------------

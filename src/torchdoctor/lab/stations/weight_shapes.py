@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,19 @@ from torchdoctor.lab.station import Choices, Frames, Moving, Pick, Preset, Scale
 from torchdoctor.plots.chart import Chart, axes, band, line
 from torchdoctor.plots.layers import positive
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
-from torchdoctor.plots.spreads import changed_most
+from torchdoctor.plots.spreads import Counted, changed_most
 from torchdoctor.plots.tensor_values import draw_distribution
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters.abnormal_distribution import HEAVY, TWO_VALUED
 from torchdoctor.rules.hyperparameters.weight_norm_growth import GROWN
-from torchdoctor.run import Floats, Ints
+from torchdoctor.run import Floats
 
 RULES = (
     *("abnormal-distribution", "weight-norm-growth", "symmetric-initialization", "bad-initialization-scale"),
     *("over-regularized", "learning-rate-too-high", "learning-rate-oscillation", "nonfinite-parameters"),
 )
-PLAIN_KINDS = ("ordinary", "small")
+UNJUDGED = "small"
+PLAIN_KINDS = ("ordinary", UNJUDGED)
 HILLS = "lab-hills"
 GUESS = math.log(8)
 """Loss of a constant guess among the classes."""
@@ -104,15 +104,6 @@ PRESETS = (
 )
 
 
-@dataclass(frozen=True)
-class _Held:
-    """As plots.spreads.Histograms."""
-
-    steps: Ints
-    columns: tuple[str, ...]
-    counts: Floats
-
-
 def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     call = LossCallFact("cross_entropy", TRAIN, [64, 8], "float32", [64], "int64", "mean", classes=8)
     finding = ask_rules(found["record"], RULES, [call])
@@ -144,7 +135,7 @@ def judge(found: Mapping[str, Any], last: Mapping[str, Any], finding: Finding | 
     title, usual = tell(last, growth), all(look["kind"] in PLAIN_KINDS for look in last.values())
     if finding is not None and finding.severity is not Severity.INFO:
         if usual:
-            title = f"The usual shape in all {len(last)} layers, but {finding.title[0].lower()}{finding.title[1:]}"
+            title = f"The usual shape in {_judged(last)}, but {finding.title[0].lower()}{finding.title[1:]}"
         return finding.severity.value, title, finding.fix.text if finding.fix else ""
     kinds = [look["kind"] for look in last.values()]
     worst = next((k for k in kinds if k in found["abnormal"]), None)
@@ -165,9 +156,18 @@ def tell(last: Mapping[str, Any], growth: float) -> str:
     grown = grown or (f"; {percent(growth)} of their length at the start" if 0 < growth < 0.5 else "")
     odd = [(kind, names) for kind, names in groups.items() if last[names[0]]["kind"] not in PLAIN_KINDS]
     if not odd:
-        return f"Weights of the usual shape in all {len(last)} layers{grown}"
+        return f"Weights of the usual shape in {_judged(last)}{grown}"
     said = "; ".join(f"{_listed(names, len(last))}: {kind}" for kind, names in odd)
     return f"{said[0].upper()}{said[1:]}{grown}"
+
+
+def _judged(last: Mapping[str, Any]) -> str:
+    """The layers that have enough weights for a shape; which have not, is said."""
+    small = [name for name, look in last.items() if look["kind"] == UNJUDGED]
+    if not small:
+        return f"all {len(last)} layers"
+    verb = "is" if len(small) == 1 else "are"
+    return f"{len(last) - len(small)} of {len(last)} layers (the {_listed(small, len(last))} {verb} too small to judge)"
 
 
 def _name(look: Mapping[str, Any]) -> str:
@@ -177,7 +177,7 @@ def _name(look: Mapping[str, Any]) -> str:
     if kind == "sparse":
         return f"sparse, {percent(look['zeros'])} exactly zero"
     words = {"heavy-tailed": "a few giants", "two-valued": "two values only", "bimodal": "two heaps"}
-    words |= {"non-finite": "NaN or Inf among them", "small": "too small to judge"}
+    words |= {"non-finite": "NaN or Inf among them", UNJUDGED: "too small to judge"}
     return words.get(kind, kind)
 
 
@@ -273,7 +273,7 @@ def draw_norms(found: Mapping[str, Any]) -> Chart:
 def _hills(found: Mapping[str, Any]) -> list[Chart]:
     """One look behind the other, of the layer that changed most, as the live page draws it."""
     columns = tuple(_called(name) for name in found["layers"])
-    held = _Held(np.array(found["looks"]), columns, np.array(found["counts"], np.float64))
+    held = Counted(np.array(found["looks"]), columns, np.array(found["counts"], np.float64))
     changed = changed_most([held], columns)
     chart = draw_distribution([held], changed, "weights", HILLS) if changed else None
     return [chart] if chart is not None else []
