@@ -16,6 +16,8 @@ import pytest
 
 from gallery_stand_in import LOG, standing_in
 from torchdoctor import signals, zoo
+from torchdoctor.attach import ranks
+from torchdoctor.cli.wishes import read_settings
 from torchdoctor.engine import examine
 from torchdoctor.errors import LabError
 from torchdoctor.lab.gallery import cabinet as cabinets
@@ -28,6 +30,7 @@ from torchdoctor.lab.gallery.training import ABSENT, FAILED, QUEUED, READY, UNDE
 from torchdoctor.plots import DRAWN
 from torchdoctor.rules import catalogue
 from torchdoctor.run import Run, Trace
+from torchdoctor.settings import Settings
 from torchdoctor.store.reader import open_run
 
 TRAININGS = all_trainings()
@@ -91,6 +94,18 @@ def test_the_command_is_torchdoctors_own(cabinet: Cabinet) -> None:
     assert words[words.index("--name") + 1] == ONE.name and words[words.index("--out") + 1] == str(cabinet.folder)
 
 
+def test_settings_above_the_folder_are_not_the_gallerys(
+    cabinet: Cabinet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.torchdoctor]\nfail-on = "warning"\n')
+    cabinet.prepare()
+    monkeypatch.chdir(cabinet.folder)
+    words = command_of(ONE, cabinet)
+    config = words[words.index("--config") + 1]
+    assert read_settings(None, (), (), (), (), ()).fail_on == "warning"
+    assert read_settings(config, (), (), (), (), ()) == replace(Settings(), folders=(str(cabinet.folder),))
+
+
 def test_trainings_come_one_after_the_other_and_are_kept(trainer: Callable[..., Trainer], cabinet: Cabinet) -> None:
     first = trainer()
     assert first.standing(ONE.name).state == ABSENT and not cabinet.folder.exists()
@@ -114,7 +129,8 @@ def test_what_was_kept_is_for_this_user_alone(trainer: Callable[..., Trainer], c
 def test_the_users_environment_changes_no_training(
     trainer: Callable[..., Trainer], cabinet: Cabinet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SEED", "GRADE", "TORCHDOCTOR_DISABLE"):
+    launched = (*ranks.RANK_KEYS, *ranks.SIZE_KEYS, *ranks.NODE_KEYS, "TORCHELASTIC_RUN_ID", "LOCAL_RANK")
+    for name in ("SEED", "GRADE", "TORCHDOCTOR_DISABLE", *launched):
         monkeypatch.setenv(name, "1")
     seen = cabinet.folder / "environment"
     script = f"import os, pathlib; pathlib.Path({str(seen)!r}).write_text(repr(dict(os.environ)) + str(os.nice(0)))"
@@ -123,6 +139,7 @@ def test_the_users_environment_changes_no_training(
     wait(lambda: not found.is_busy)
     said = seen.read_text()
     assert "'GRADE': 'mild'" in said and "SEED" not in said and "TORCHDOCTOR" not in said and said.endswith("}10")
+    assert not [name for name in launched if f"'{name}'" in said]
 
 
 def test_a_training_that_fails_says_why_and_the_next_one_comes(trainer: Callable[..., Trainer]) -> None:
@@ -212,6 +229,23 @@ def test_the_cache_is_where_xdg_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert usual_folder() == tmp_path / "torchdoctor" / "lab"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert usual_folder() == Path.home() / ".cache" / "torchdoctor" / "lab"
+
+
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", home)
+
+
+def test_without_a_home_nothing_is_kept_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    homeless(monkeypatch)
+    found = Trainer(Cabinet())
+    assert found.standing(ONE.name).state == ABSENT and found.cabinet.size() == 0
+    found.clear()
+    with pytest.raises(LabError, match="HOME is not set"):
+        found.train([ONE])
 
 
 def test_a_cache_that_cannot_be_written_to_is_told(

@@ -136,6 +136,24 @@ def test_a_cache_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
         assert answer.status_code == 409 and "XDG_CACHE_HOME" in answer.text
 
 
+def test_the_page_opens_without_a_home_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchdoctor.lab.gallery.cabinet.Path.home", _no_home)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with TestClient(build_app(Library(tmp_path / "none"), ACCESS), base_url=BASE) as client:  # type: ignore[arg-type]
+        assert client.get("/", params={"token": TOKEN}).status_code == 200
+        assert client.get("/lab/clipping").status_code == client.get("/api/lab/curves").status_code == 200
+        for page in ("/lab/curves", "/lab/curves/spike"):
+            assert re.search(r'role="alert">The gallery keeps its trainings in your home', client.get(page).text)
+        answer = client.post("/lab/curves/train", data={**FORM, "name": "all"})
+        assert answer.status_code == 409 and "XDG_CACHE_HOME" in answer.text
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_the_end_of_the_server_ends_the_training(
     opened: Callable[..., TestClient], cabinet: Cabinet, wait_for: Callable[..., Any], tmp_path: Path
 ) -> None:

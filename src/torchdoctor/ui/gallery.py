@@ -137,6 +137,7 @@ class GalleryPages:
             title=TITLE,
             cards=[(card["exhibit"].name, render_macro("curves-parts.html.j2", "card", card)) for card in cards],
             tools=self._tools(cards),
+            trouble=self._trainer.cabinet.trouble,
             form_token=self._access.form_token,
         )
 
@@ -183,6 +184,7 @@ class GalleryPages:
             source=exhibit.training.case,
             before=EXHIBITS[names[at - 1]],
             after=EXHIBITS[names[(at + 1) % len(names)]],
+            trouble=self._trainer.cabinet.trouble,
             form_token=self._access.form_token,
         )
         return HTMLResponse(page)

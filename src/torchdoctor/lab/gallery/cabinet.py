@@ -20,10 +20,17 @@ FREE_BYTES = 20_000_000
 FINISHED = "finished"
 
 
+NOWHERE = Path(os.devnull) / "lab"
+"""The folder of somebody who has no home: there is nothing in it, and nothing can be put there."""
+
+
 def usual_folder() -> Path:
     """By the XDG rules, which want an absolute path."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "torchdoctor" / "lab"
+    try:
+        return (given if given.is_absolute() else Path.home() / ".cache") / "torchdoctor" / "lab"
+    except RuntimeError:  # neither HOME nor an entry among the users, as in a container that runs under any number
+        return NOWHERE
 
 
 class Cabinet:
@@ -31,6 +38,16 @@ class Cabinet:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = usual_folder() if folder is None else folder
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can ever be kept here; empty where nothing is known against it."""
+        if self.folder != NOWHERE:
+            return ""
+        return (
+            "The gallery keeps its trainings in your home folder, and you have none on this machine (HOME is not set); "
+            "set XDG_CACHE_HOME to a folder that can be written to, and start this page again"
+        )
 
     def status(self, name: str) -> str:
         """Of the run of that name; empty where there is none."""
@@ -49,6 +66,8 @@ class Cabinet:
 
     def prepare(self) -> None:
         """Makes the folder, for this user alone. LabError where it cannot be written to."""
+        if self.trouble:
+            raise LabError(self.trouble)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = self.folder.stat(follow_symlinks=False)

@@ -188,14 +188,6 @@ def all_trainings() -> list[Training]:
     return list({training.name: training for training in (*shown, *twins)}.values())
 
 
-def find_training(name: str) -> Training:
-    """By the name of its run."""
-    found = next((training for training in all_trainings() if training.name == name), None)
-    if found is None:
-        raise UsageError("there is no training of that name in the gallery")
-    return found
-
-
 @cache
 def _find(name: str) -> zoo.Case:
     found = zoo.find(name)

@@ -37,6 +37,8 @@ DEMO = {"sklearn": "pip install 'torchdoctor[demo]'"}
 """Packages that some scripts need and torchdoctor does not, and what brings them."""
 MINE = ("SEED", "GRADE", "TORCHDOCTOR_")
 """Of the environment: what would make the zoo or torchdoctor do something else than the gallery says."""
+LAUNCHERS = ("RANK", "LOCAL_", "GROUP_", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_", "OMPI_", "PMI_", "SLURM_")
+"""What those put there who start many processes for one training (attach.ranks): each of these is one by itself."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,9 @@ class Standing:
 
 
 def command_of(training: Training, cabinet: Cabinet) -> list[str]:
+    """Without settings: those of a pyproject.toml above the folder are meant for somebody's own runs."""
     looks = ["--every-step"] if training.every_step else ["--overhead", OVERHEAD]
-    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", *looks, "--capture", "none"]
+    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--config", os.devnull, *looks, "--capture", "none"]
     return [*words, "--out", str(cabinet.folder), "--name", training.name, str(training.case.path)]
 
 
@@ -177,7 +180,7 @@ class Trainer:
             )
 
     def _run(self, training: Training, said: IO[bytes], until: float) -> int:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(MINE)}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith((*MINE, *LAUNCHERS))}
         environment = {"OMP_NUM_THREADS": "1", **kept, **({"GRADE": training.grade} if training.grade else {})}
         with self._lock:
             if self._unwanted:
