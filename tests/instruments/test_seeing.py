@@ -343,6 +343,75 @@ def test_several_inputs_share_the_saliency() -> None:
     assert next(iter(found.by_input)) == "extra" and "by input: extra" in str(found)
 
 
+def test_of_several_inputs_the_weightiest_is_shown_and_named() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(6, 2)
+
+        def forward(self, table: Tensor, age: Tensor, mask: Tensor) -> Tensor:
+            return self.head(torch.cat([table * mask * 1e-5, age], 1))
+
+    batch = {"table": torch.randn(8, 5), "age": torch.randn(8, 1), "mask": torch.rand(8, 5) * 1e6, "y": LABELS}
+    found = torchdoctor.saliency(Two(), batch, columns=[*"abcde"])
+    assert found.input == "table"  # a mask beside it is not what is asked for
+    batch["mask"] = torch.ones(8, 5)
+    found = torchdoctor.saliency(Two(), batch, columns=[*"abcde"])
+    assert found.input == "age" and found.saliency.shape == found.values.shape == (1,)
+    assert found.title.startswith("age holds 100% of the saliency of 3 inputs; within it column 0 carries all of the")
+    found.plot()
+
+
+def test_an_input_with_time_first_is_refused_with_the_way_out() -> None:
+    class TimeFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend, self.head = nn.MultiheadAttention(4, 2), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(self.attend(x, x, x)[0][-1])
+
+    class SamplesFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = TimeFirst()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.model(x.transpose(0, 1))
+
+    x, y = torch.randn(3, 6, 4), LABELS[:6]
+    for look in (torchdoctor.saliency, torchdoctor.attention_maps):
+        with pytest.raises(UsageError, match=r"is not the 6 samples.*x\.transpose\(0, 1\)"):
+            look(TimeFirst(), (x, y))
+        look(SamplesFirst(), (x.transpose(0, 1), y), sample=5)
+    with pytest.raises(UsageError, match=r"not one output for each of 6 samples"):
+        torchdoctor.saliency(nn.Flatten(0), (x.transpose(0, 1), y))
+
+
+@pytest.mark.parametrize("target", [1, -2, torch.tensor(1), np.int64(1), (1,), torch.tensor([1])])
+def test_targets_of_any_kind_are_named(target: Any) -> None:
+    model, x = nn.Linear(5, 3), torch.randn(8, 5)
+    found = torchdoctor.saliency(model, (x, LABELS), target=target, class_names=["cat", "dog", "emu"])
+    assert found.output == "class dog" and np.allclose(found.saliency, (model.weight[1].detach() * x.std(0)).numpy())
+
+
+@pytest.mark.parametrize("target", ["dog", 1.0, torch.tensor(1.0), [[1]]])
+def test_what_is_no_target_is_refused(target: Any) -> None:
+    with pytest.raises(UsageError, match="it is a class"):
+        torchdoctor.saliency(nn.Linear(5, 3), torch.randn(8, 5), target=target)
+
+
+def test_complex_inputs_are_refused_with_the_way_out() -> None:
+    class Spectrum(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.abs())
+
+    wave = torch.randn(4, 5, dtype=torch.complex64)
+    for look in (torchdoctor.preview_batches, lambda batch: torchdoctor.saliency(Spectrum(5, 2), batch)):
+        with pytest.raises(UsageError, match=r"complex numbers \(torch.complex64.*view_as_real"):
+            look((wave, LABELS[:4]))
+
+
 def test_what_has_no_gradient_says_why() -> None:
     class Closed(nn.Linear):
         @torch.no_grad()

@@ -76,11 +76,11 @@ def attention(parts: Parts, *, sample: int, layer: str | None, head: int | None)
 
 
 def saliency(parts: Parts, *, sample: int, target: int | None, method: str) -> Result:
-    from torchdoctor.instruments.seeing.saliency import Wishes, follow
+    from torchdoctor.instruments.seeing.saliency import Wishes, follow, read_target
 
     with untouched(*parts.subject.parts):
         batch, at = _find(parts, sample)
-        found = follow(parts.subject, batch, at, Wishes(target=target, method=method))
+        found = follow(parts.subject, batch, at, Wishes(target=read_target(target), method=method))
     return replace(found, sample=sample, notes=[*found.notes, *_notes(parts)])
 
 

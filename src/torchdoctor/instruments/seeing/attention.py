@@ -18,13 +18,13 @@ from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import one_batch
 from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.seeing.attending import MOST_KEYS, Attention, Catcher, named_calls
-from torchdoctor.instruments.seeing.calling import Call, given_to, make_subject
+from torchdoctor.instruments.seeing.calling import Call, check_time_first, given_to, make_subject
+from torchdoctor.instruments.seeing.padding import padding_of
 from torchdoctor.instruments.seeing.samples import Array, as_array, main_input, spell
 from torchdoctor.instruments.state import untouched
-from torchdoctor.instruments.subject import Subject
+from torchdoctor.instruments.subject import Subject, logits_of
 from torchdoctor.instruments.tables import table
 from torchdoctor.plots.attention_maps import Map, draw_attention
-from torchdoctor.probes.padding import find_padding
 from torchdoctor.report.text import count as counted
 
 if TYPE_CHECKING:
@@ -161,7 +161,9 @@ def catch_attention(subject: Subject, batch: Any, sample: int, decode: Any = Non
         named_calls(subject.model, catcher.within),
         catcher,
     ):
-        subject.outputs(batch)
+        outputs = logits_of(subject.outputs(batch))
+    if isinstance(outputs, Tensor) and given:
+        check_time_first(outputs, *main_input(given))
     if not catcher.caught:
         long = f"; {catcher.too_long} are longer than {MOST_KEYS} keys" if catcher.too_long else ""
         raise UsageError(
@@ -188,23 +190,6 @@ def _conclude(catcher: Catcher, given: dict[str, Tensor], sample: int, model: nn
         maps={a.layer: a.weights for a in catcher.caught},
         notes=notes,
     )
-
-
-def padding_of(given: Mapping[str, Tensor], sample: int, model: nn.Module) -> Array | None:
-    """Which positions of this sample are padding: told by a mask, by an embedding's padding_idx, or by the batch."""
-    for name, tensor in given.items():
-        if tensor.dim() == 2 and "mask" in name and "attn" not in name:
-            row = tensor[sample]
-            if "padding" in name or "attention" in name:
-                return as_array(row != 0) > 0 if "padding" in name else as_array(row == 0) > 0
-    name, tensor = main_input(given)
-    if tensor.dim() == 2 and not tensor.is_floating_point():
-        embeddings = (m for m in model.modules() if isinstance(m, nn.Embedding))
-        index = next((m.padding_idx for m in embeddings if m.padding_idx is not None), None)
-        if index is not None:
-            return as_array(tensor[sample] == index) > 0
-    found = find_padding(tensor)
-    return as_array(found[0][sample]) > 0 if found is not None and bool(found[1]) else None
 
 
 def _describe(attention: Attention, number: int, padded: Array | None) -> Head:

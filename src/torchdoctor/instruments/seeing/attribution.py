@@ -76,7 +76,7 @@ class Probe:
     def outputs(self, change: Callable[[str, Tensor], Tensor] | None = None) -> Tensor:
         """Of the sample; `change(name, tensor)` gets each input that has a gradient."""
         with self._altered(change):
-            found = _scores(self._subject.outputs(self._batch))
+            found = scores_of(self._subject.outputs(self._batch))
         return found[self._row]
 
     def row(self, tensor: Tensor) -> Tensor:
@@ -231,7 +231,8 @@ def _smooth(probe: Probe, score: Score, seed: int) -> Attributed:
     return Attributed(total, at.values, False, at.score)
 
 
-def _scores(outputs: Any) -> Tensor:
+def scores_of(outputs: Any) -> Tensor:
+    """What the model says of each sample."""
     found = logits_of(outputs)
     if isinstance(found, Tensor):
         return found

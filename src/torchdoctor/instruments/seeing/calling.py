@@ -63,6 +63,16 @@ def name_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, A
     return dict(tensors_in(named))
 
 
+def check_time_first(outputs: Tensor, name: str, tensor: Tensor) -> None:
+    """Of an input with time in its first axis, a row is no sample."""
+    if len(tensor) > 1 and outputs.dim() and len(outputs) != len(tensor) and len(outputs) in tensor.shape[1:]:
+        raise UsageError(
+            f"{name or 'the input'} has shape {tuple(tensor.shape)} and the outputs {tuple(outputs.shape)}: the first "
+            f"axis of the input is not the {len(outputs)} samples. Wrap the model in one that takes samples first: "
+            f"def forward(self, x): return self.model(x.transpose(0, {tensor.shape.index(len(outputs))}))"
+        )
+
+
 def check_sample(sample: int, samples: int) -> None:
     if not 0 <= sample < samples:
         raise UsageError(f"sample is {sample}; the batch holds {samples} (0 to {samples - 1})")

@@ -51,7 +51,9 @@ def _of_parts(size: Array, kind: str, names: Sequence[str], padded: Array | None
     shares = {known[i]: float(share[i]) for i in order[:10]}
     if kind == TOKENS and padded is not None and len(padded) == len(share) and share[padded].sum() > 0.01:
         return Focus(f"{share[padded].sum():.0%} of the saliency lies on padding", shares)
-    if share[order[0]] > MOST and len(share) > 1:
+    if len(share) == 1:
+        return Focus(f"{known[0]} carries all of the saliency", shares)
+    if share[order[0]] > MOST:
         return Focus(f"{known[order[0]]} carries {share[order[0]]:.0%} of the saliency", shares)
     half = int(np.searchsorted(np.cumsum(share[order]), MOST)) + 1
     first = ", ".join(known[i] for i in order[: min(half, 3)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from torchdoctor.errors import UsageError
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import one_batch
 from torchdoctor.instruments.result import Result
-from torchdoctor.instruments.seeing.attention import padding_of
 from torchdoctor.instruments.seeing.attribution import (
     GRADIENT,
     INACCURATE,
@@ -24,10 +24,20 @@ from torchdoctor.instruments.seeing.attribution import (
     Attributed,
     Probe,
     attribute,
+    scores_of,
 )
-from torchdoctor.instruments.seeing.calling import Call, check_sample, given_to, make_subject
+from torchdoctor.instruments.seeing.calling import Call, check_sample, check_time_first, given_to, make_subject
 from torchdoctor.instruments.seeing.focus import find_focus
-from torchdoctor.instruments.seeing.samples import Array, Names, as_array, main_input, name_class, spell
+from torchdoctor.instruments.seeing.padding import padding_of
+from torchdoctor.instruments.seeing.samples import (
+    Array,
+    Names,
+    as_array,
+    main_input,
+    name_class,
+    spell,
+    without_beside,
+)
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import Subject
 from torchdoctor.plots.saliency_maps import draw_saliency
@@ -38,7 +48,8 @@ if TYPE_CHECKING:
 
     from torchdoctor.plots.chart import Chart
 
-Target = int | tuple[int, ...] | None
+Target = Any
+"""A class, or the place of a number among the outputs of a sample: whole numbers of any kind, or None."""
 WORDS = {
     "gradient": "the size of the gradient at the input",
     "input-x-gradient": "gradient times input",
@@ -125,7 +136,7 @@ def saliency(
     if steps < 1:
         raise UsageError(f"steps is {steps}; at least 1 is needed")
     subject, batch = make_subject(model, call), one_batch(inputs)
-    wishes = Wishes(target, method, class_names, columns, decode, kind, steps, seed)
+    wishes = Wishes(read_target(target), method, class_names, columns, decode, kind, steps, seed)
     with untouched(*subject.parts):
         model.eval()
         return follow(subject, batch, sample, wishes)
@@ -133,7 +144,7 @@ def saliency(
 
 @dataclass(frozen=True)
 class Wishes:
-    target: Target = None
+    target: tuple[int, ...] | None = None
     method: str = GRADIENT
     class_names: Names = None
     columns: Sequence[str] = ()
@@ -143,13 +154,27 @@ class Wishes:
     seed: int = 0
 
 
+def read_target(target: Target) -> tuple[int, ...] | None:
+    if target is None:
+        return None
+    try:
+        return tuple(operator.index(part) for part in (target if np.ndim(target) else [target]))
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"target is {target!r}; it is a class (a whole number), or the place of a number among a sample's outputs "
+            "(a tuple of such)"
+        ) from None
+
+
 def follow(subject: Subject, batch: Any, sample: int, wishes: Wishes) -> Saliency:
     """In the mode that the model is in; what is changed has to be put back by the caller."""
     given: dict[str, Tensor] = {}
     with torch.compiler.set_stance("force_eager"):
         with torch.no_grad(), given_to(subject, given):
-            subject.outputs(batch)
-        _, tensor = main_input(given)
+            outputs = scores_of(subject.outputs(batch))
+        name, tensor = main_input(given)
+        check_time_first(outputs, name, tensor)
+        _check_rows(outputs, name, tensor)
         check_sample(sample, len(tensor))
         padded = padding_of(given, sample, subject.model)
         probe = Probe(subject, batch, sample)
@@ -164,16 +189,29 @@ Place = tuple[Any, ...]
 """Index into a sample's outputs; what it gives is summed."""
 
 
-def choose_output(row: Tensor, target: Target, values: Tensor, padded: Array | None, names: Names) -> tuple[Place, str]:
+def _check_rows(outputs: Tensor, name: str, tensor: Tensor) -> None:
+    if len(tensor) > 1 and (not outputs.dim() or len(outputs) != len(tensor)):
+        raise UsageError(
+            f"the outputs have shape {tuple(outputs.shape)}, and {name or 'the input'} {tuple(tensor.shape)}: there is "
+            f"not one output for each of {len(tensor)} samples; call=lambda model, batch: ... can give them as "
+            f"({len(tensor)}, ...)"
+        )
+
+
+def choose_output(
+    row: Tensor, wanted: tuple[int, ...] | None, values: Tensor, padded: Array | None, names: Names
+) -> tuple[Place, str]:
     """Which number is followed, and what it is called."""
-    wanted = (target,) if isinstance(target, int) else target
     if row.dim() == 0:
+        _check_place(wanted or (), row[None])
         return (), "the output"
     if wanted is not None and len(wanted) == row.dim():
         _check_place(wanted, row)
+        if len(wanted) == 1 and names is not None:
+            return wanted, f"class {name_class(wanted[0] % len(row), names)}"
         return wanted, f"output {', '.join(map(str, wanted))}"
     if wanted is not None and len(wanted) > 1:
-        raise UsageError(f"target is {target}; a sample's outputs have shape {tuple(row.shape)}")
+        raise UsageError(f"target is {wanted}; a sample's outputs have shape {tuple(row.shape)}")
     if row.dim() == 1:
         chosen = int(row.argmax())
         if row.numel() == 1:
@@ -185,7 +223,8 @@ def choose_output(row: Tensor, target: Target, values: Tensor, padded: Array | N
         at = int(real[-1]) if len(real) else len(row) - 1
         chosen = wanted[0] if wanted is not None else int(row[at].argmax())
         _check_place((at, chosen), row)
-        return (at, chosen), f"output {chosen} at position {at}"
+        called = f"class {name_class(chosen % row.shape[1], names)}" if names is not None else f"output {chosen}"
+        return (at, chosen), f"{called} at position {at}"
     best = row.argmax(0)
     chosen = wanted[0] if wanted is not None else int(best.flatten().mode().values)
     _check_place((chosen,), row)
@@ -208,22 +247,17 @@ def _pick(row: Tensor, place: Place) -> Tensor:
 def _conclude(
     found: Attributed, given: dict[str, Tensor], sample: int, output: str, padded: Array | None, wishes: Wishes
 ) -> Saliency:
-    name, tensor = main_input(given)
-    kind = wishes.kind or kind_of(as_array(tensor[sample]))
-    sizes = {k: float(s.double().abs().sum()) for k, s in found.saliency.items()}
-    shown = name if name in found.saliency else max(sizes, key=lambda k: sizes[k])
-    signed = found.is_signed
-    saliency, values = as_array(found.saliency[shown]), as_array(given[shown][sample] if shown in given else tensor)
-    if kind == TOKENS and saliency.ndim == 2:  # an embedding's: a vector for each token
-        saliency = saliency.sum(-1) if signed else np.linalg.norm(saliency, axis=-1)
-    if kind == TABLE and not signed and tensor.is_floating_point() and len(tensor) > 1:
-        saliency = saliency * as_array(tensor.float().std(0))
-    names = spell([values], wishes.decode)[0] if kind == TOKENS and wishes.decode is not None else wishes.columns
-    names = list(names) or ([str(v) for v in values.ravel().tolist()] if kind == TOKENS else [])
-    focus = find_focus(saliency, kind, names, padded)
+    main, _ = main_input(given)
+    parts = {k: _read_input(found, given, k, sample, wishes.kind if k == main else None) for k in found.saliency}
+    sizes = {k: float(np.abs(p.saliency[np.isfinite(p.saliency)]).sum(dtype=np.float64)) for k, p in parts.items()}
     total = sum(sizes.values()) or 1.0
+    shown = max(without_beside(parts), key=lambda k: (not np.isfinite(parts[k].saliency).all(), sizes[k], k == main))
+    kind, saliency, values = parts[shown].kind, parts[shown].saliency, parts[shown].values
+    names = _name_parts(values, kind, wishes, shown == main)
+    focus = find_focus(saliency, kind, names, padded if shown == main else None)
+    share = f"{shown} holds {sizes[shown] / total:.0%} of the saliency of {len(parts)} inputs" if len(parts) > 1 else ""
     return Saliency(
-        title=_title(focus.text, output, saliency),
+        title=_title(focus.text, output, saliency, share),
         sample=sample,
         method=wishes.method,
         output=output,
@@ -235,16 +269,47 @@ def _conclude(
         saliency=saliency,
         values=values,
         names=names,
-        is_signed=signed,
+        is_signed=found.is_signed,
         notes=_notes(found),
     )
 
 
-def _title(text: str, output: str, saliency: Array) -> str:
+@dataclass(frozen=True)
+class _Input:
+    """One of those that the model is given."""
+
+    kind: str
+    saliency: Array
+    values: Array
+
+
+def _read_input(found: Attributed, given: dict[str, Tensor], name: str, sample: int, kind: str | None) -> _Input:
+    values = as_array(given[name][sample] if name in given else found.values[name])
+    saliency, tensor = as_array(found.saliency[name]), given.get(name)
+    kind = kind or kind_of(values)
+    if kind == TOKENS and saliency.ndim == 2:  # an embedding's: a vector for each token
+        saliency = saliency.sum(-1) if found.is_signed else np.linalg.norm(saliency, axis=-1)
+    is_table = kind == TABLE and tensor is not None and tensor.is_floating_point() and len(tensor) > 1
+    if is_table and not found.is_signed:
+        saliency = saliency * as_array(tensor.float().std(0))  # type: ignore[union-attr]
+    return _Input(kind, saliency, values)
+
+
+def _name_parts(values: Array, kind: str, wishes: Wishes, is_main: bool) -> list[str]:
+    """Of columns, where they are meant for this input, or of tokens."""
+    if kind == TOKENS and wishes.decode is not None:
+        return spell([values], wishes.decode)[0]
+    columns = list(wishes.columns) if is_main or len(wishes.columns) == values.size else []
+    return columns or ([str(v) for v in values.ravel().tolist()] if kind == TOKENS else [])
+
+
+def _title(text: str, output: str, saliency: Array, share: str) -> str:
     if not np.isfinite(saliency).all():
         return f"The gradient of {output} is not finite in {int((~np.isfinite(saliency)).sum()):,} places of the input"
     if not text:
         return f"Nothing in the input moves {output}: its gradient is 0 everywhere"
+    if share:
+        return f"{share}; within it {text[:1].lower()}{text[1:]}, for {output}"
     return f"{text[:1].upper()}{text[1:]}, for {output}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,14 +73,26 @@ def main_input(given: Mapping[str, Tensor]) -> tuple[str, Tensor]:
     """The one that holds most numbers a sample: pixels and tokens, not what goes beside them."""
     samples = samples_in(list(given.values()))
     held = {k: t for k, t in given.items() if t.dim() and len(t) == samples and not t.is_complex()}
+    if not held and any(t.is_complex() for t in given.values()):
+        raise UsageError(
+            f"the inputs are complex numbers ({', '.join(str(t.dtype) for t in given.values())}), which have no one "
+            "size: give torch.view_as_real(...) or .abs() of them, by pick=lambda batch: ... where batches are shown, "
+            "or in a model around yours that takes real numbers"
+        )
     if not held:
         raise UsageError(
-            f"a batch holds no tensor with a row for each sample ({', '.join(given) or 'no tensor at all'}); pick one "
+            f"a batch holds no tensor with a row for each sample ({_shapes(given) or 'no tensor at all'}); pick one "
             "with pick=lambda batch: batch[...]"
         )
-    plain = {k: t for k, t in held.items() if not any(word in k for word in BESIDE_TOKENS)} or held
+    plain = {k: held[k] for k in without_beside(held)}
     name = max(plain, key=lambda k: (plain[k][0].numel(), plain[k].is_floating_point()))
     return name, plain[name]
+
+
+def without_beside(names: Iterable[str]) -> list[str]:
+    """Without masks, lengths and the like, where there is anything else."""
+    every = list(names)
+    return [name for name in every if not any(word in name for word in BESIDE_TOKENS)] or every
 
 
 def as_array(tensor: Tensor) -> Array:
@@ -90,6 +102,10 @@ def as_array(tensor: Tensor) -> Array:
     if tensor.dtype in (torch.bfloat16, torch.bool):
         tensor = tensor.float() if tensor.is_floating_point() else tensor.to(torch.uint8)
     return np.array(tensor.numpy())
+
+
+def _shapes(given: Mapping[str, Tensor]) -> str:
+    return ", ".join(f"{name} {tuple(t.shape)}".strip() for name, t in given.items())
 
 
 def describe_target(target: Any, names: Names = None) -> str:
