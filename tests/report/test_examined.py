@@ -38,7 +38,7 @@ def test_what_says_most_is_said() -> None:
     found = {e["name"]: (e["kind"], e["text"]) for f in listed["families"] for e in f["entries"]}
     assert found["dead-relu"] == (FOUND, "title")
     assert found["exploding-gradients"] == (RULED_OUT, "norms stay below 3")
-    assert found["vanishing-gradients"] == (CLEAR, "not seen: gradients vanish on the way to the early layers")
+    assert found["vanishing-gradients"] == (CLEAR, "looked for: gradients vanish on the way to the early layers")
     assert found["overfitting"] == (UNKNOWN, "no validation loss was seen")
     assert found["odd"] == (UNKNOWN, "the run lacks some.signal")
     assert found["input-bound"] == (FOUND, "it waits (allowed by a comment at /x/train.py:3)")

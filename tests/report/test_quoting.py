@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchdoctor.findings import Place
-from torchdoctor.report.html import headline
+from torchdoctor.report.headlines import heading
 from torchdoctor.report.quoting import CHANGED, describe_place
 
 SCRIPT = "import torch\n\nloss = 1\nloss.backward()\noptimizer.step()\n"
@@ -56,5 +56,5 @@ def test_other_files_are_not_opened(script: Path, tmp_path: Path, file: str) -> 
 
 
 def test_headings_begin_with_a_capital_and_names_stay_as_they_are() -> None:
-    assert headline("gradients are not cleared") == "Gradients are not cleared"
-    assert headline("fc1.weight gets no gradient") == "fc1.weight gets no gradient"
+    assert heading("gradients are not cleared") == "Gradients are not cleared"
+    assert heading("fc1.weight gets no gradient") == "fc1.weight gets no gradient"

@@ -28,7 +28,7 @@ from torchdoctor.attach.places import is_user_file
 from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.restoring import SCALER_FIELDS, named_buffers
 from torchdoctor.store.captured import ARRAY, LEFT_OUT, TENSOR
-from torchdoctor.store.captures import CAPTURE_FORMAT, NOTICE
+from torchdoctor.store.captures import CAPTURE_FORMAT, NOTICE, TARGETS_ONLY
 from torchdoctor.store.environment import without_home
 from torchdoctor.store.scrubbing import scrub_argv
 
@@ -116,14 +116,15 @@ class Inventory:
             left_out[part.prefix] = f"{part.nbytes:,} bytes do not fit the {limit:,} that a capture may take"
 
     def _list_batches(self) -> dict[str, Any]:
-        """What the loader gave; without a loader, the tensors that were seen to go in."""
+        """What the loader gave; without a loader, the tensors that were seen to go in, or what the loss compares
+        with: on most steps no more is looked at."""
         session = self._session
         given, source = list(session.step_start.batches), "loader"
         if self._past is not None:
             by_loader = any(step.batches for step in self._past.steps)
             return {"batches": [], "batch_source": "loader" if by_loader else "seen"}
         if not given:
-            given, source = [[*session.batch, *session.targets]], "seen"
+            given, source = [[*session.batch, *session.targets]], "seen" if session.batch else TARGETS_ONLY
         many = len(given) > 1
         nodes = [self._encoder.encode(b, self.batch, f"{i}" if many else "0") for i, b in enumerate(given)]
         return {"batches": nodes, "batch_source": source}

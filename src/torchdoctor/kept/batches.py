@@ -8,6 +8,7 @@ from typing import Any
 
 from torchdoctor.report.text import clean
 from torchdoctor.store.captured import ARRAY, DICT, FIELDS, LEFT_OUT, TENSOR, Capture, TensorEntry
+from torchdoctor.store.captures import TARGETS_ONLY
 
 MOST_LEAVES = 50
 """Tensors of a batch that are looked at; a batch has a handful."""
@@ -64,6 +65,11 @@ def batches_of(capture: Capture) -> list[dict[str, Any]]:
 def is_of_the_step(capture: Capture) -> bool:
     """Whether that last one is the step's own; of a failure that was known late it is a later step's."""
     return bool(capture.document.get("steps")) or capture.document["taken_at_step"] == capture.step
+
+
+def has_inputs(capture: Capture) -> bool:
+    """False where only what the loss compares with was seen of the step."""
+    return bool(capture.document.get("batch_source") != TARGETS_ONLY)
 
 
 def leaves_of(capture: Capture, batch: dict[str, Any]) -> list[Leaf]:

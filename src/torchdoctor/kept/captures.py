@@ -10,7 +10,7 @@ from typing import Any
 
 from torchdoctor.errors import CaptureError
 from torchdoctor.facts import BirthFact
-from torchdoctor.kept.batches import batches_of, leaves_of, missing_from
+from torchdoctor.kept.batches import batches_of, has_inputs, leaves_of, missing_from
 from torchdoctor.report.replayed import SAMPLES_SHOWN, moment
 from torchdoctor.report.text import clean, count, listed, size
 from torchdoctor.run import Run
@@ -100,6 +100,7 @@ def _batch(capture: Capture) -> str:
         return "not in this capture"
     said = listed([leaf.words for leaf in leaves_of(capture, batches[-1])], most=6) or "no tensor"
     before = f"; and {count(len(batches) - 1, 'batch', 'batches')} before it" if len(batches) > 1 else ""
+    said = said if has_inputs(capture) else f"its targets alone: {said}"
     return said + before + ("; a part of a type that is not captured" if missing_from(batches[-1]) else "")
 
 

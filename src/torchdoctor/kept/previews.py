@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from torchdoctor.errors import CaptureError
-from torchdoctor.kept.batches import Leaf, batches_of, is_of_the_step, labels_in, leaves_of, samples_in
+from torchdoctor.kept.batches import Leaf, batches_of, has_inputs, is_of_the_step, labels_in, leaves_of, samples_in
 from torchdoctor.plots.chart import Chart
 from torchdoctor.plots.samples import Group, draw_samples
 from torchdoctor.report.text import count, listed, size
@@ -26,6 +26,8 @@ def draw_preview(capture: Capture, marked: Sequence[int], name: str) -> Chart:
     batches = batches_of(capture)
     if not batches:
         raise CaptureError("the batch is not in this capture")
+    if not has_inputs(capture):
+        raise CaptureError("no loader gives the step's inputs, so they were not seen; a replay makes them again")
     leaves = leaves_of(capture, batches[-1])
     samples = samples_in(leaves)
     if samples is None:

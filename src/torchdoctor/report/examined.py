@@ -52,13 +52,13 @@ def _entries(verdict: Verdict, key: str) -> Iterator[tuple[str, dict[str, str]]]
 
 
 def _absent(name: str) -> str:
-    """What was not seen: a diagnosis states a fault, which must not be read as one."""
+    """What was looked for: a diagnosis states a fault, which must not be read as one."""
     loaded = find(name)
     if loaded is None:
-        return "not seen"
+        return "looked for"
     title = loaded.title.rstrip(".")
     first = title.partition(" ")[0]
-    return f"not seen: {title if first[1:] != first[1:].lower() else title[:1].lower() + title[1:]}"
+    return f"looked for: {title if first[1:] != first[1:].lower() else title[:1].lower() + title[1:]}"
 
 
 def _entry(name: str, kind: str, text: str, mark: str = "") -> dict[str, str]:

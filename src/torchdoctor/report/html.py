@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torchdoctor import __version__
-from torchdoctor.findings import Finding, Severity, Verdict
+from torchdoctor.findings import Finding, Verdict
 from torchdoctor.report.examined import list_diagnoses
+from torchdoctor.report.headlines import causes_of, heading, headline_of
 from torchdoctor.report.quoting import describe_place
 from torchdoctor.report.record import describe_figures, describe_record
 from torchdoctor.report.template import embedded, environment, part, plotly_script
@@ -17,8 +18,6 @@ from torchdoctor.report.text import clean, clean_block
 
 if TYPE_CHECKING:
     from torchdoctor.plots.chart import Chart
-
-HEALTHY = "healthy"
 
 
 @dataclass(frozen=True)
@@ -92,20 +91,15 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
 def describe(told: Told, key: str) -> dict[str, Any]:
     """A run in the words of the templates; `key` is what its charts are found under."""
     verdict = told.verdict
-    causes = [f for f in verdict.findings if f.consequence_of is None or not _has_cause(f, verdict)]
-    worst = next(iter(causes), None)
-    grave = worst is not None and worst.severity is not Severity.INFO
-    steps = int(verdict.run.get("steps") or 0)
+    causes, top = causes_of(verdict), headline_of(verdict)
     shown = {told.pictures.get(f.name) for f in causes}
     return {
         "key": key,
         "name": clean(told.name),
-        "severity": worst.severity.value if worst is not None and grave else HEALTHY,
-        "badge": f"{worst.severity.value}: {worst.name}" if worst is not None and grave else "no fault found",
-        "title": headline(worst.title)
-        if worst is not None and grave
-        else f"No fault found in {steps:,} steps; {len(verdict.examined)} diagnoses were examined",
-        "summary": clean(worst.summary) if worst is not None and grave else "",
+        "severity": top.severity,
+        "badge": top.badge,
+        "title": top.title,
+        "summary": top.summary,
         "figures": describe_figures(verdict, told.summary),
         "findings": [_finding(f, told, key) for f in causes],
         "charts": [
@@ -120,19 +114,9 @@ def describe(told: Told, key: str) -> dict[str, Any]:
     }
 
 
-def headline(title: str) -> str:
-    """As a heading begins: a word with a capital letter, a layer's name as it is."""
-    said = clean(title)
-    return said[:1].upper() + said[1:] if said.partition(" ")[0].isalpha() else said
-
-
 def _captured(capture: Mapping[str, Any], previews: Sequence[Chart]) -> dict[str, Any]:
     chart = next((c for c in previews if c.name == preview_name(capture["name"])), None)
     return {**capture, "chart": chart.name if chart else "", "chart_title": clean(chart.title) if chart else ""}
-
-
-def _has_cause(finding: Finding, verdict: Verdict) -> bool:
-    return any(f.name == finding.consequence_of for f in verdict.findings)
 
 
 def _finding(finding: Finding, told: Told, key: str) -> dict[str, Any]:
@@ -145,7 +129,7 @@ def _finding(finding: Finding, told: Told, key: str) -> dict[str, Any]:
         "name": clean(finding.name),
         "code": clean(finding.code),
         "severity": finding.severity.value,
-        "title": headline(finding.title),
+        "title": heading(finding.title),
         "summary": clean(finding.summary),
         "sure": f"{100 * min(finding.confidence, 0.99):.0f} % sure",
         "since": f"from step {finding.first_step:,} on" if finding.first_step is not None else "",

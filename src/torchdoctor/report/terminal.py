@@ -18,6 +18,7 @@ from torchdoctor.console import RenderableType, Text
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
+from torchdoctor.report.headlines import FEW_STEPS, STUCK
 from torchdoctor.report.letter import aside, brief, explained, explanation, passage
 from torchdoctor.report.sheet import (
     QUIET,
@@ -36,11 +37,6 @@ from torchdoctor.rules import remedies
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings
 from torchdoctor.summary import summary
-
-FEW_STEPS = 20
-"""Under this many updates most statistics have nothing to stand on."""
-STUCK = "stuck-at-chance"
-"""The symptom with which a run without a finding is no healthy one."""
 
 ENDINGS = {
     "crashed": "The script crashed; this is what was seen until then.",

@@ -27,6 +27,8 @@ DOCUMENT, TENSORS = "capture.json", "tensors.safetensors"
 CAPTURE_FORMAT = 2
 """Raised when an older torchdoctor could no longer read what is written."""
 
+TARGETS_ONLY = "targets"
+"""The `batch_source` of a capture of a loop without a loader, whose inputs were not seen on that step."""
 MAX_DOCUMENT = 16_000_000
 """Bytes of a capture.json: the random state of python and the names of 100,000 tensors fit several times."""
 REASON = re.compile(r"[a-z][a-z0-9_]{0,31}")

@@ -21,7 +21,7 @@ from torchdoctor.lab.gallery.exhibits import EXHIBITS, TITLE, Exhibit, Training,
 from torchdoctor.lab.gallery.quiz import ask
 from torchdoctor.lab.gallery.training import ABSENT, FAILED, QUEUED, READY, UNDER_WAY, Standing, Trainer
 from torchdoctor.plots.svg import can_draw, draw_svg
-from torchdoctor.report.html import HEALTHY
+from torchdoctor.report.headlines import HEALTHY
 from torchdoctor.report.text import clean, count
 from torchdoctor.rules import throughput
 from torchdoctor.run import Run

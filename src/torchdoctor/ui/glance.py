@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.findings import Severity, Verdict
-from torchdoctor.report.html import HEALTHY
-from torchdoctor.report.text import clean, count, number, on_log_scale
+from torchdoctor.findings import Verdict
+from torchdoctor.report.headlines import HEALTHY, headline_of
+from torchdoctor.report.text import count, number, on_log_scale
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
 
@@ -29,13 +29,12 @@ class Glance:
 
 
 def take_glance(run: Run, verdict: Verdict) -> Glance:
-    worst = next((f for f in verdict.findings if f.severity is not Severity.INFO), None)
-    loss = find_loss(run)
+    top, loss = headline_of(verdict, run.steps), find_loss(run)
     last = loss.last().values
     return Glance(
-        worst.severity.value if worst else HEALTHY,
-        clean(worst.name) if worst else "no fault found" if run.finished else "no fault so far",
-        clean(worst.title) if worst else f"{count(len(verdict.examined), 'diagnosis', 'diagnoses')} examined",
+        top.severity,
+        top.name or top.badge,
+        top.title if top.severity != HEALTHY else f"{count(len(verdict.examined), 'diagnosis', 'diagnoses')} examined",
         run.steps,
         number(float(last[-1])) if len(last) else "",
         draw_spark(loss),

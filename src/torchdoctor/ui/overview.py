@@ -47,7 +47,7 @@ def _row(entry: RunEntry, library: Library) -> tuple[dict[str, Any], bool]:
         "title": seen.title if seen else clean(made.why) if made else "",
         "spark": seen.spark if seen else (),
         "last_loss": seen.last_loss if seen else "",
-        "steps": f"{max(entry.steps, seen.steps if seen else 0):,}",
+        "steps": f"{seen.steps if seen else entry.steps:,}",
         "status": clean(entry.status),
         "running": entry.status == RUNNING,
         "started": time.strftime("%Y-%m-%d %H:%M", begun) if begun else "",

@@ -1,0 +1,52 @@
+"""What stands on top: the gravest cause, and what a clean bill is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchdoctor.findings import Finding, Fix, NotExamined, Severity, Verdict
+from torchdoctor.report.headlines import HEALTHY, NONE, headline_of
+
+
+def verdict(*findings: Finding, **fields: Any) -> Verdict:
+    run = {"steps": fields.pop("steps", 500), "status": fields.pop("status", "finished")}
+    return Verdict(run=run, findings=findings, examined=("a", "b"), **fields)
+
+
+def found(name: str, severity: Severity = Severity.ERROR, **more: Any) -> Finding:
+    return Finding(name, "T004", "procedure", severity, 0.9, "gradients pile up", "why", Fix("f"), **more)
+
+
+def test_a_cause_comes_before_what_follows_from_it() -> None:
+    top = headline_of(verdict(found("dead-relu", consequence_of="missing-zero-grad"), found("missing-zero-grad")))
+    assert (top.name, top.severity) == ("missing-zero-grad", "error")
+    assert top.title == "Gradients pile up" and top.badge == "error: missing-zero-grad"
+
+
+def test_notes_are_no_faults() -> None:
+    top = headline_of(verdict(found("overfitting", Severity.INFO)))
+    assert top.severity == HEALTHY and top.badge == "no fault found" and not top.summary
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"steps": 0}, "no clean bill"),
+        ({"steps": 3}, "3 steps"),
+        ({"status": "running"}, "No fault found in 500 steps; 2 diagnoses were examined"),
+    ],
+)
+def test_clean_bills(given: dict[str, Any], said: str) -> None:
+    assert said in headline_of(verdict(**given)).title
+
+
+def test_a_bill_says_what_it_is_worth() -> None:
+    assert headline_of(verdict(steps=0)).severity == NONE
+    assert "So few steps" in headline_of(verdict(steps=3)).summary
+    assert headline_of(verdict(status="running")).badge == "no fault so far"
+    unseen = headline_of(verdict(not_examined=(NotExamined("overfitting", ("loss.validation",)),)))
+    assert "No validation loss was seen" in unseen.summary
+    stuck = headline_of(verdict(found("underfitting", Severity.INFO, symptoms=("stuck-at-chance",))))
+    assert stuck.severity == NONE and stuck.badge == "no cause found"
