@@ -17,7 +17,7 @@ from torchdoctor.lab.station import Choices
 from torchdoctor.launching import own_module
 
 SECONDS = 30.0
-"""That one answer may take; the dearest choices take a tenth of it."""
+"""That one answer may take; the dearest network takes two on a quiet machine, several times that beside a training."""
 KEPT = 256
 """Answers that are remembered: moving a slider back costs nothing."""
 
