@@ -44,6 +44,15 @@ def served(tmp_path: Path) -> Iterator[Served]:
     bound.close()
 
 
+def look_away(page: Any, away: bool) -> None:
+    """Headless, every tab counts as seen."""
+    page.evaluate(
+        "away => { Object.defineProperty(document, 'hidden', { value: away, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }",
+        away,
+    )
+
+
 def test_a_card_is_trained_opened_and_asked_about(open_page: Any, served: Served) -> None:
     opened = open_page(f"{served.base}/lab/curves?token={served.token}")
     page = opened.page
@@ -53,6 +62,11 @@ def test_a_card_is_trained_opened_and_asked_about(open_page: Any, served: Served
     card.locator(".frame.training svg").wait_for()
     half = card.locator(".frame svg path").first.get_attribute("d")
     assert "training now" in card.inner_text().lower()
+    look_away(page, away=True)
+    asked = len(opened.requests)
+    page.wait_for_timeout(1000)
+    assert len(opened.requests) - asked <= 1  # one may have been under way
+    look_away(page, away=False)
     (served.cache / "go").touch()
     card.get_by_role("link", name="whole run").wait_for()
     page.wait_for_function(
@@ -74,6 +88,10 @@ def test_a_card_is_trained_opened_and_asked_about(open_page: Any, served: Served
     page.keyboard.press("Enter")
     page.locator(".option.right").wait_for(state="detached")
     assert opened.problems == []
+
+    page.goto(f"{served.base}/lab/curves")
+    page.get_by_role("button", name="remove all").click()
+    assert opened.problems == ["dialog"] and list(served.cache.glob("*/run.json"))  # asked, and it was declined
 
 
 def test_the_slider_of_the_clipping_room_moves_the_numbers(open_page: Any, served: Served) -> None:

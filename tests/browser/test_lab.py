@@ -142,6 +142,17 @@ def test_a_training_is_walked_through_by_keyboard(enter: Any) -> None:
     assert opened.problems == []
 
 
+def test_a_slider_of_powers_of_ten_shows_and_tells_the_number(enter: Any) -> None:
+    page = enter("activation-flow?steps=10&targets=2").page
+    shown = page.locator("output[for=c-targets]")
+    assert shown.get_attribute("aria-live") == "off"  # #spoken tells what came of it
+    for key, number in (("Shift", "100"), ("End", "1000"), ("Home", "1"), ("ArrowRight", "3.16")):
+        page.focus("#c-targets")
+        page.keyboard.press(key)
+        assert shown.inner_text() == number == page.get_attribute("#c-targets", "aria-valuetext")
+    assert page.get_attribute("#c-rate", "aria-valuetext") == "0.01"
+
+
 def test_who_wants_no_motion_gets_the_slider_only(enter: Any) -> None:
     page = enter("activation-flow", reduced_motion="reduce").page
     assert page.is_visible("#frame") and not page.is_visible("#play")

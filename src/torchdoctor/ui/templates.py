@@ -17,7 +17,7 @@ SCRIPT, STYLE = "text/javascript", "text/css"
 OURS = dict.fromkeys(("ui.css", "lab.css", "gallery.css"), STYLE) | dict.fromkeys(
     (
         *("list.js", "run.js", "captures.js", "linked.js", "compare.js"),
-        *("lab.js", "gallery.js", "curve.js", "quiz.js", "clipping.js"),
+        *("lab.js", "following.js", "gallery.js", "curve.js", "quiz.js", "clipping.js"),
     ),
     SCRIPT,
 )

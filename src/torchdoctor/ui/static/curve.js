@@ -6,20 +6,11 @@
   const first = document.getElementById("first");
   const shown = document.getElementById("shown");
   const why = form.querySelector(".why");
-  const trouble = document.getElementById("trouble");
   const spoken = document.getElementById("spoken");
   const marks = document.getElementById("marks");
   const twin = document.getElementById("twin");
-  const PAUSE = 300;
-  let stamp = "";
   let drawn = [];
-  let timer = 0;
   let told = "";
-
-  function say(text) {
-    trouble.textContent = text;
-    trouble.hidden = !text;
-  }
 
   const placeOf = (chart) => form.querySelector(`[data-chart="${CSS.escape(chart.name)}"]`);
 
@@ -42,14 +33,14 @@
     Plotly.react(place, chart.data, charting.dressed(chart, place.clientWidth), charting.config);
   }
 
-  function show(found) {
+  function show(found, isFirst) {
     form.setAttribute("aria-busy", "false");
     said.className = `verdict ${found.severity}`;
     if (told !== found.said) {
       const focused = said.contains(document.activeElement);
       said.innerHTML = told = found.said; /* made and escaped by our own server */
       if (focused) said.querySelector("button, a")?.focus({ preventScroll: true });
-      if (stamp) spoken.textContent = found.heard;
+      if (!isFirst) spoken.textContent = found.heard;
     }
     drawn = found.charts;
     const wanted = new Set(drawn.map((chart) => chart.name));
@@ -61,36 +52,12 @@
     if (why) why.hidden = drawn.length < 2;
   }
 
-  async function ask() {
-    clearTimeout(timer);
-    let pause = PAUSE;
-    try {
-      const query = new URLSearchParams({ since: stamp, marks: String(Number(marks.checked)), twin: String(Number(twin?.checked ?? false)) });
-      const answer = await fetch(`/api/lab/curves/${form.dataset.name}?${query}`);
-      if (!answer.ok) throw new Error(await answer.text());
-      const found = await answer.json();
-      if (found.charts) show(found);
-      stamp = found.stamp;
-      if (!found.busy) return;
-    } catch (error) {
-      say(error instanceof TypeError ? "The server does not answer; asking again." : error.message);
-      pause = 5000;
-    }
-    timer = setTimeout(ask, pause);
-  }
-
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    const fields = new URLSearchParams(new FormData(form, event.submitter));
-    try {
-      const answer = await fetch(form.action, { method: "POST", body: fields, redirect: "manual" });
-      say(answer.type === "opaqueredirect" || answer.ok ? "" : await answer.text());
-      if (twin && fields.get("name").endsWith(".twin")) twin.checked = true;
-    } catch {
-      say("The server does not answer.");
-    }
-    ask();
-  });
+  /* Who trains the twin wants to see it. */
+  form.addEventListener("submit", (event) => { if (twin && event.submitter.value.endsWith(".twin")) twin.checked = true; });
+  const ask = follow(form, (stamp) => {
+    const query = new URLSearchParams({ since: stamp, marks: String(Number(marks.checked)), twin: String(Number(twin?.checked ?? false)) });
+    return `/api/lab/curves/${form.dataset.name}?${query}`;
+  }, show);
   for (const box of [marks, twin]) box?.addEventListener("change", ask);
   charting.dark.addEventListener("change", () => drawn.forEach(draw));
   document.addEventListener("DOMContentLoaded", ask); /* by then Plotly's script has run */

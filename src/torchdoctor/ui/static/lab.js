@@ -36,7 +36,8 @@
   function label() {
     for (const output of controls.querySelectorAll("output")) {
       const slider = document.getElementById(output.htmlFor[0]);
-      output.value = slider.dataset.log ? Number(10 ** Number(slider.value)).toPrecision(3).replace(/\.?0+$/, "").replace(/e([+-])0?/, "e$1") : slider.value;
+      output.value = slider.dataset.log ? String(Number((10 ** Number(slider.value)).toPrecision(3))) : slider.value;
+      slider.setAttribute("aria-valuetext", output.value); /* else the power of ten is read out */
     }
     const now = choices();
     let text = "Begin with one of these, then change what you like.";
