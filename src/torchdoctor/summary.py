@@ -9,6 +9,7 @@ import numpy as np
 
 from torchdoctor import signals
 from torchdoctor.facts import HealthFact
+from torchdoctor.rules.norms import read_clipped
 from torchdoctor.rules.stages import all_stages
 from torchdoctor.run import Floats, Run, Trace
 
@@ -29,7 +30,8 @@ def summary(run: Run) -> dict[str, Any]:
     """Figures by name; None where the run does not have them.
 
     Losses are those of single steps, not smoothed. `nonfinite_events` counts the recorded steps at which the loss, a
-    gradient or a weight was NaN or infinite (where steps were merged: rows, so at least).
+    gradient or a weight was NaN or infinite (where steps were merged: rows, so at least); `clip_frequency` is then
+    an estimate, from the steps that are known one by one and within what the merged ones allow.
     """
     keys = run.keys(signals.LOSS_TRAIN)
     key = "" if "" in keys or not keys else keys[0]
@@ -85,9 +87,10 @@ def trend(trace: Trace) -> str:
     """In words: falling, fell then flat, flat, rising, fell then rose, not finite, or too short to tell."""
     if len(trace) and not np.isfinite(trace.last(1).values[-1]):
         return "not finite"
-    values_S = trace.values[np.isfinite(trace.values)]
+    values_S = trace.values[np.isfinite(trace.values)].astype(np.float64)
     if len(values_S) < TREND_LOOKS:
         return "too short to tell"
+    values_S = values_S / max(float(np.abs(values_S).max()), np.finfo(np.float64).tiny)  # squares of huge ones are Inf
     quarter = len(values_S) // 4
     first, third, last = values_S[:quarter], values_S[-2 * quarter : -quarter], values_S[-quarter:]
     early, late = _direction(first, last), _direction(third, last)
@@ -140,12 +143,8 @@ def _largest_key(run: Run, signal: signals.Signal) -> Trace:
 
 
 def _clip_frequency(run: Run) -> float | None:
-    norm, threshold = run.scalar(signals.CLIP_NORM), run.scalar(signals.CLIP_THRESHOLD)
-    steps, at_norm, at_threshold = np.intersect1d(norm.steps, threshold.steps, return_indices=True)
-    if not len(steps):
-        return None
-    clipped = ~(norm.values[at_norm] <= threshold.values[at_threshold])
-    return float(clipped.mean())
+    clipped = read_clipped(run.scalar(signals.CLIP_NORM), run.scalar(signals.CLIP_THRESHOLD))
+    return None if clipped is None else clipped.likely
 
 
 def _nonfinite_events(run: Run) -> int:

@@ -90,7 +90,7 @@ def _title(shares: dict[str, dict[str, float]], spread: dict[str, float], broken
         return f"{constant[0]} puts out one and the same number" + _more(constant, "so do")
     if not spread:
         most_bad = max(v for share in shares.values() for v in share.values())
-        return f"No layer of {known} has more than {percent(most_bad)} dead units or saturated outputs"
+        return f"Most dead units or saturated outputs of a layer: {percent(most_bad)}, in {known} layers"
     least, most = (choose(spread, key=lambda n: spread[n]) for choose in (min, max))
     fold = spread[most] / spread[least]
     if fold > EVEN:

@@ -17,6 +17,7 @@ import numpy as np
 from torchdoctor.findings import Finding, Severity
 from torchdoctor.plots.palette import BAND, CYCLE, GREEN, ORANGE, RED, SKY
 from torchdoctor.plots.thinning import enclose, pick
+from torchdoctor.run import Trace
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -137,6 +138,17 @@ def percent(share: float) -> str:
     if text == "0%" and share > 0:
         return "less than 1%"
     return "more than 99%" if text == "100%" and share < 1 else text
+
+
+def tell_when(trace: Trace, found: np.ndarray) -> str:
+    """Where rows of a trace are so: to its end, at one step, or at several; nothing where none is."""
+    rows = np.flatnonzero(found)
+    if not len(rows):
+        return ""
+    first = f"step {trace.steps[rows[0]]}" if trace.merged == 1 else f"about step {trace.steps[rows[0]]}"
+    if found[rows[0] :].all():
+        return f"from {first} on"
+    return f"at {first}" + (f" and {len(rows) - 1} later times" if len(rows) > 1 else "")
 
 
 def pack(value: Any) -> Any:
