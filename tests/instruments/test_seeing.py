@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Sampler, Subset, TensorDataset, WeightedRandomSampler
 
 import torchdoctor
 from torchdoctor import plots
@@ -177,6 +178,59 @@ def test_mistakes_without_a_class() -> None:
     assert found.group is not None and "of 144 right" in found.group.captions[0]
 
 
+class Augmented(Dataset[tuple[Tensor, Tensor]]):
+    """Its first number is the index, the others are drawn anew each time."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        x = torch.randn(6)
+        x[0] = index
+        return x, CLASSES[index]
+
+
+class Blind(nn.Linear):
+    """To the index."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.cat([torch.zeros_like(x[:, :1]), x[:, 1:]], 1))
+
+
+def test_of_a_sample_drawn_twice_the_one_that_was_judged_is_shown() -> None:
+    model, sampler = Blind(6, 3), WeightedRandomSampler(torch.ones(12), 60)
+    found = torchdoctor.worst_mistakes(model, DataLoader(Augmented(), 5, sampler=sampler), nn.CrossEntropyLoss())
+    assert found.group is not None and len(found.group.arrays) == 12 and len({w.index for w in found.worst}) < 12
+    for shown, worst in zip(found.group.arrays, found.worst, strict=True):
+        x = torch.from_numpy(shown)[None]
+        assert int(x[0, 0]) == worst.index
+        assert F.cross_entropy(model(x), CLASSES[worst.index][None]).item() == pytest.approx(worst.loss, rel=1e-4)
+
+
+def test_a_loader_that_draws_otherwise_the_second_time_shows_nothing_else() -> None:
+    class Restless(Sampler[int]):
+        walks = itertools.count()
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(12)) if next(Restless.walks) == 0 else iter(range(11, -1, -1))
+
+        def __len__(self) -> int:
+            return 12
+
+    found = torchdoctor.worst_mistakes(
+        Blind(6, 3), DataLoader(Augmented(), 4, sampler=Restless()), nn.CrossEntropyLoss(), samples=3
+    )
+    assert found.group is None and found.notes[-1].startswith("3 samples are not shown")
+
+
+def test_the_index_of_a_subset_is_called_so() -> None:
+    part = Subset(TensorDataset(PICTURES, CLASSES), range(20, 4, -1))
+    found = torchdoctor.worst_mistakes(convolutions(), DataLoader(part, 5), nn.CrossEntropyLoss(), samples=2)
+    assert found.group is not None and "index in the loader's Subset" in str(found)
+    for shown, worst in zip(found.group.arrays, found.worst, strict=True):
+        assert np.array_equal(shown, part[worst.index][0].numpy())
+
+
 # -- attention ------------------------------------------------------------------------
 
 
@@ -245,6 +299,22 @@ def test_attention_of_hugging_face_is_what_it_says_itself(implementation: str) -
     for layer, weights in zip(found.layers, own, strict=True):
         assert np.allclose(found.maps[layer], weights[1].numpy(), atol=1e-5)
     assert found.on_padding == pytest.approx(0, abs=1e-6)
+
+
+def test_windows_are_said() -> None:
+    class Windows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attend = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            parts = x.reshape(3 * len(x), 4, 8)
+            return self.attend(parts, parts, parts)[0].reshape(x.shape).mean(1)
+
+    model, x = Windows(), torch.randn(5, 12, 8)
+    found = torchdoctor.attention_maps(model, x, 2)
+    assert found.maps["attend"].shape == (2, 4, 4) and "several maps a head in attend (3)" in found.notes[0]
+    assert torchdoctor.attention_maps(Reader(), TOKENS, 1).notes == []
 
 
 def test_no_attention_is_said() -> None:

@@ -62,7 +62,8 @@ def mistakes(parts: Parts, *, samples: int, batches: int | None, validation: boo
     loader = parts.validation_loader if validation else parts.train_loader or parts.train
     with untouched(*parts.subject.parts, loaders=(loader,)):
         read, _ = way_to_model(parts)
-        shown = find_samples(loader, [w.index for w in judged.worst], read=read)
+    with untouched(*parts.subject.parts, loaders=(loader,)):
+        shown = find_samples(loader, judged.worst, read=read)
     return show_mistakes(judged, shown)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils.data import Subset
 
 from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 IN_DATASET, IN_ORDER, IN_ARRAYS = "index in the dataset", "position in the loader's order", "row of the arrays"
+IN_SUBSET = "index in the loader's Subset, whose .indices have that in the whole dataset"
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluati
         notes.append("batches hold another number of samples than were drawn: samples are counted in their order")
     elif shuffles(loader) and known:
         notes.append("the loader shuffles: samples are named by their index in the dataset, not by their position")
-    return _conclude(reading, IN_DATASET if known else IN_ORDER, notes)
+    in_data = IN_SUBSET if isinstance(getattr(loader, "dataset", None), Subset) else IN_DATASET
+    return _conclude(reading, in_data if known else IN_ORDER, notes)
 
 
 def _length(loader: Any, most: int | None) -> int | None:

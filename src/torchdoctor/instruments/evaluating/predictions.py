@@ -79,6 +79,8 @@ class Worst:
     target: Any
     prediction: Any
     confidence: float | None = None
+    position: int = 0
+    """in the order of the loader: an index may be drawn more than once"""
 
 
 @dataclass
@@ -260,7 +262,8 @@ class Predictions:
                 continue
             said = {k: _value(v[int(place[n])]) for k, v in details.items()} if details else self._describe(n)
             confidence = said.pop("confidence", None)
-            self.worst.append(Worst(int(indices[n]), float(loss_N[n]), said["target"], said["prediction"], confidence))
+            known = int(indices[n]), float(loss_N[n])
+            self.worst.append(Worst(*known, said["target"], said["prediction"], confidence, self.read + n))
         self.worst = sorted(self.worst, key=lambda w: -w.loss)[: self.worst_kept]
 
     def _describe(self, n: int) -> dict[str, Any]:

@@ -52,6 +52,10 @@ class Catcher(TorchFunctionMode):
         self._products: set[tuple[int, ...]] = set()
         self.caught: list[Attention] = []
         self.too_long = 0
+        self.windows: dict[str, int] = {}
+        """that a sample is cut into, by layer"""
+        self._windows = 1
+        """of what was looked at last"""
 
     @property
     def _samples(self) -> int:
@@ -114,7 +118,7 @@ class Catcher(TorchFunctionMode):
 
     def _of_sample(self, tensor: Tensor) -> Tensor | None:
         """Heads x rows x columns; None where the samples cannot be told apart."""
-        tensor = tensor.detach()
+        tensor, self._windows = tensor.detach(), 1
         count, first = self._samples, tensor.shape[0]
         if tensor.dim() == 2:
             return tensor[None] if count == 1 else None
@@ -127,7 +131,10 @@ class Catcher(TorchFunctionMode):
             return None
         if first == 1:
             return tensor[0]
-        return tensor[self._sample * (first // count)] if first % count == 0 else None
+        if first % count:
+            return None
+        self._windows = first // count
+        return tensor[self._sample * self._windows]
 
     def _keep(self, weights: Tensor | None) -> None:
         if weights is None:
@@ -135,6 +142,8 @@ class Catcher(TorchFunctionMode):
         base = self.within[-1] if self.within else "attention"
         again = sum(a.layer == base or a.layer.startswith(f"{base} #") for a in self.caught)
         name = f"{base} #{again + 1}" if again else base
+        if self._windows > 1:
+            self.windows[name] = self._windows
         self.caught.append(Attention(name, weights.float().cpu().numpy()))
 
 

@@ -38,6 +38,8 @@ ONE = 0.7
 """Of the attention of all queries, on one key or one place beside the query: there is hardly any for others."""
 PADDED = 0.01
 """Attention on padding that is worth a word: a mask leaves none."""
+FEW = 4
+"""Layers that a note names."""
 EVENLY, ON_ONE, ITSELF, BEFORE, AFTER = "evenly", "one token", "itself", "the one before", "the one after"
 ODD = (EVENLY, ON_ONE)
 
@@ -179,7 +181,6 @@ def _conclude(catcher: Catcher, given: dict[str, Tensor], sample: int, model: nn
     known = [h.on_padding for h in heads if h.on_padding is not None]
     on_padding = float(np.mean(known)) if known else None
     tokens = _tokens(given, sample, decode)
-    notes = [f"{catcher.too_long} attentions of more than {MOST_KEYS} keys are left out"] if catcher.too_long else []
     return AttentionMaps(
         title=_title(heads, on_padding),
         sample=sample,
@@ -188,8 +189,17 @@ def _conclude(catcher: Catcher, given: dict[str, Tensor], sample: int, model: nn
         on_padding=on_padding,
         tokens=tokens,
         maps={a.layer: a.weights for a in catcher.caught},
-        notes=notes,
+        notes=_notes(catcher),
     )
+
+
+def _notes(catcher: Catcher) -> list[str]:
+    notes = [f"{catcher.too_long} attentions of more than {MOST_KEYS} keys are left out"] if catcher.too_long else []
+    if catcher.windows:
+        some = ", ".join(f"{layer} ({count})" for layer, count in list(catcher.windows.items())[:FEW])
+        more = f" and {len(catcher.windows) - FEW} more" if len(catcher.windows) > FEW else ""
+        notes.append(f"a sample has several maps a head in {some}{more}, as windows have: the first is shown")
+    return notes
 
 
 def _describe(attention: Attention, number: int, padded: Array | None) -> Head:

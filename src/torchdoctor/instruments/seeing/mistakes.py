@@ -92,19 +92,20 @@ def worst_mistakes(
     if samples < 1:
         raise UsageError(f"samples is {samples}; at least 1 is needed")
     found = evaluate(model, loader, loss_fn, worst=samples, class_names=class_names, **options)
-    shown = find_samples(loader, [w.index for w in found.worst], pick)
+    shown = find_samples(loader, found.worst, pick)
     return show_mistakes(found, shown, columns, decode, kind)
 
 
 def find_samples(
     loader: Iterable[Any],
-    wanted: list[int],
+    wanted: Iterable[Worst],
     pick: Pick | None = None,
     read: Callable[[Samples, Any], None] | None = None,
 ) -> dict[int, Array]:
-    """Inputs by index, from a second walk that draws what the first one drew. `read(samples, batch)` takes the samples
-    of a batch, where they are not in it as the model gets them."""
-    missing, passed, known = set(wanted), 0, True
+    """Inputs by position, from a second walk that draws what the first one drew: one that does not is known by its
+    indices, and not shown. `read(samples, batch)` takes the samples of a batch, where they are not in it as the model
+    gets them."""
+    missing, passed, known = {w.position: w.index for w in wanted}, 0, True
     found: dict[int, Array] = {}
     randomness = Randomness(loader)
     try:
@@ -115,14 +116,15 @@ def find_samples(
             if read is None:
                 rows.add(batch, pick)
             else:
+                drawn = Randomness()
                 read(rows, batch)
-            count = len(rows.inputs)
-            known &= indices is not None and len(indices) == count
-            places = indices if known and indices is not None else range(passed, passed + count)
-            here = {place: row for place, row in zip(places, rows.inputs, strict=True) if place in missing}
-            found |= here
-            missing -= here.keys()
-            passed += count
+                drawn.put_back()  # what the model draws, the loader would draw no more
+            known &= indices is not None and len(indices) == len(rows.inputs)
+            for at, row in enumerate(rows.inputs):
+                index = missing.pop(passed + at, None)
+                if index is not None and (not known or indices is None or indices[at] == index):
+                    found[passed + at] = row
+            passed += len(rows.inputs)
     finally:
         randomness.put_back()
     return found
@@ -131,8 +133,8 @@ def find_samples(
 def show_mistakes(
     found: Evaluation, shown: dict[int, Array], columns: Any = (), decode: Any = None, kind: str | None = None
 ) -> Mistakes:
-    drawn = [w for w in found.worst if w.index in shown]
-    arrays = [shown[w.index] for w in drawn]
+    drawn = [w for w in found.worst if w.position in shown]
+    arrays = [shown[w.position] for w in drawn]
     captions = [_caption(w, found.task) for w in drawn]
     group = Group("", arrays, captions, columns=columns, words=spell(arrays, decode)) if arrays else None
     wrong = _count_wrong(found)
@@ -146,8 +148,15 @@ def show_mistakes(
         loss_name=found.loss_name,
         kind=kind,
         group=group,
-        notes=found.notes,
+        notes=[*found.notes, *_lost(len(found.worst) - len(drawn))],
     )
+
+
+def _lost(count: int) -> list[str]:
+    if not count:
+        return []
+    what = "sample is" if count == 1 else "samples are"
+    return [f"{count} {what} not shown: walked through again, the loader draws others"]
 
 
 def is_wrong(worst: Worst, task: str) -> bool:
