@@ -235,3 +235,9 @@ def test_the_tree_counts_what_is_not_well_and_stands_in_order() -> None:
     net = grow_tree(layered_run()).parts["net"]
     assert list(net.parts) == ["0", "1", "2", "3"]
     assert net.ill == 3 and net.opened and net.parts["0"].kind == "Linear" and not net.measured
+
+
+def test_somebody_who_comes_for_a_run_that_is_gone_finds_the_way_back(client: TestClient) -> None:
+    page = client.get("/run/gone", headers={"sec-fetch-dest": "document"})
+    assert page.status_code == 404 and 'href="/"' in page.text and "no run of that name" in page.text
+    assert client.get("/api/run/gone").text.startswith("there is no run")

@@ -183,12 +183,18 @@ def _read_window(first: str | None, last: str | None) -> Window | None:
 async def _explain(request: Request, error: Exception) -> Response:
     """Our own errors are sentences for people; a name that a request brought is never shown in them as it came."""
     status = 404 if isinstance(error, NotARunError) else 400 if isinstance(error, UsageError) else 409
-    return PlainTextResponse(clean(str(error)) + "\n", status)
+    return _say(request, clean(str(error)), status)
 
 
 async def _decline(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    return PlainTextResponse(
-        {404: "There is nothing here.", 405: "Not in this way."}.get(status, "No.") + "\n", status, headers
-    )
+    said = {404: "There is nothing here.", 405: "Not in this way."}.get(status, "No.")
+    return _say(request, said, status, headers)
+
+
+def _say(request: Request, said: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """A page with a way back for somebody who reads it, else a line."""
+    if request.headers.get("sec-fetch-dest") == "document":
+        return HTMLResponse(render("gone.html.j2", title="torchdoctor", said=said), status, headers)
+    return PlainTextResponse(said + "\n", status, headers)

@@ -1,6 +1,7 @@
 "use strict";
 /* How charts look, for the report and the live page alike: in the inks of the reader's theme, titles in full. */
 const charting = (() => {
+  const PAPER = 680; /* pixels between the margins of A4 and of letter */
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const inks = () => dark.matches
     ? { ink: "#e6edf3", line: "rgba(230,237,243,0.16)" }
@@ -18,6 +19,7 @@ const charting = (() => {
       if (/^[xy]axis/.test(name)) {
         /* Steps need no room of their own: making it for them draws everything twice. */
         const steps = layout[name].title?.text === "step" ? { automargin: false, tickangle: 0, ...(width < 560 ? { nticks: 4 } : {}) } : { automargin: true };
+        if (layout[name].type === "log") layout[name].minorloglabels = "complete"; /* 0.02, not a small 2 */
         layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, ...steps, ...layout[name] };
       }
     }
@@ -56,5 +58,12 @@ const charting = (() => {
     return lines.slice(0, 3);
   }
 
-  return { dark, config, dressed };
+  /* On paper charts are as wide as the paper; `places` gives those that are drawn by then. */
+  function onPaper(places) {
+    const sized = (width) => [...places()].forEach((p) => Plotly.relayout(p, width ? { width, autosize: false } : { width: null, autosize: true }));
+    window.addEventListener("beforeprint", () => sized(PAPER));
+    window.addEventListener("afterprint", () => sized(null));
+  }
+
+  return { dark, config, dressed, onPaper };
 })();

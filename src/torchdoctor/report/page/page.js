@@ -1,7 +1,6 @@
 "use strict";
 /* Draws the charts that the page holds as they come into view. */
 (() => {
-  const PAPER = 680; /* pixels between the margins of A4 and of letter */
   const held = JSON.parse(document.getElementById("charts").textContent);
 
   function draw(place) {
@@ -19,12 +18,6 @@
   }, { rootMargin: "400px" });
   places.forEach((place) => seen.observe(place));
   charting.dark.addEventListener("change", () => places.filter((p) => p.dataset.drawn).forEach(draw));
-
-  /* On paper all charts are there, as wide as the paper. */
-  const sized = (width) => places.forEach((p) => Plotly.relayout(p, width ? { width, autosize: false } : { width: null, autosize: true }));
-  window.addEventListener("beforeprint", () => {
-    places.filter((p) => !p.dataset.drawn).forEach(draw);
-    sized(PAPER);
-  });
-  window.addEventListener("afterprint", () => sized(null));
+  window.addEventListener("beforeprint", () => places.filter((p) => !p.dataset.drawn).forEach(draw));
+  charting.onPaper(() => places);
 })();

@@ -21,6 +21,11 @@ const plotly = (() => {
 
    linked(zoomed) gives {draw, redraw, forget, range}; `zoomed` is called when the visible steps have changed. */
 const linked = (zoomed) => {
+  /* They are zoomed by dragging and by keys: buttons for it would only be more places for Tab to stop at. */
+  const OVER_STEPS = {
+    ...charting.config, doubleClick: false,
+    modeBarButtonsToRemove: [...charting.config.modeBarButtonsToRemove, "zoomIn2d", "zoomOut2d", "resetScale2d"],
+  };
   const drawn = new Map(); /* place -> chart */
   const whole = new Map(); /* place -> the same over all steps, as it was last given */
   const due = new Map(); /* place -> what to call when it is drawn: charts that wait for their turn */
@@ -99,7 +104,7 @@ const linked = (zoomed) => {
     place.querySelector(":scope > .preview")?.remove();
     place.setAttribute("aria-label", chart.title);
     place.classList.toggle("tall", Boolean(chart.tall));
-    await Plotly.react(place, chart.data, layoutOf(place, chart), { ...charting.config, ...(overSteps(chart) ? { doubleClick: false } : {}) });
+    await Plotly.react(place, chart.data, layoutOf(place, chart), overSteps(chart) ? OVER_STEPS : charting.config);
     listen(place);
     showCursor(place);
   }

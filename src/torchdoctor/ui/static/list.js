@@ -71,6 +71,7 @@
   search.addEventListener("input", filter);
   document.getElementById("tools").addEventListener("submit", (event) => event.preventDefault());
   document.addEventListener("visibilitychange", ask);
+  filter(); /* something may have been typed by now */
   mark();
   setTimeout(ask, rows.dataset.pending ? 300 : 5000);
 })();

@@ -40,7 +40,10 @@
     if (news) soon(0);
   }, { rootMargin: "300px" });
 
-  const observe = (root) => root.querySelectorAll(".chart").forEach((place) => seen.observe(place));
+  const observe = (root) => root.querySelectorAll(".chart").forEach((place) => {
+    place.tabIndex = 0; /* those that are not drawn yet, too: the focus brings them into view */
+    seen.observe(place);
+  });
 
   /* A new state of a part: charts, open details and the focus stay what they are. */
   function renew(part, html) {
@@ -188,6 +191,7 @@
   });
   document.addEventListener("visibilitychange", () => soon(0));
   charting.dark.addEventListener("change", () => link.redraw());
+  charting.onPaper(() => link.drawn.keys());
   observe(document);
   const begun = JSON.parse(document.getElementById("begun").textContent); /* what came with the page */
   page.dataset.stamp = begun.stamp;
