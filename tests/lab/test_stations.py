@@ -103,6 +103,12 @@ def test_a_layer_too_small_to_judge_is_left_out_of_the_count(try_station: Try) -
     assert small.title == "Weights of the usual shape in 2 of 3 layers (the head is too small to judge)"
 
 
+def test_usual_shapes_do_not_make_a_training_healthy_that_does_not_learn(try_station: Try) -> None:
+    shown = try_station("weight-shapes", optimizer="sgd", rate=-4.0, steps=20)
+    assert shown.charts[-1].title.startswith("It does not learn") and shown.severity == "info"
+    assert "usual shape" in shown.title and "the loss is not" in shown.text
+
+
 def problems(shown: Shown) -> list[str]:
     """What is wrong with an answer, in words."""
     found = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, LossCallFact
 from torchdoctor.findings import Finding, Severity
-from torchdoctor.lab.figures import HIGHEST, STEP, draw_losses, percent, visible
+from torchdoctor.lab.figures import HIGHEST, STEP, draw_losses, learned, percent, tell_stuck, visible
 from torchdoctor.lab.judging import ask_rules
 from torchdoctor.lab.station import Choices, Frames, Moving, Pick, Preset, Scale, Shown, Station, Switch
 from torchdoctor.plots.chart import Chart, axes, band, line
@@ -126,7 +126,11 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
         ("loss at the end", figure(float(losses[-1]))),
     ]
     name = finding.name if finding is not None else ""
-    return Shown(severity, title, explain(choices, last, odd), advice, name, figures, charts, (), frames)
+    text = explain(choices, last, odd)
+    if severity == "healthy" and choices["steps"] and not learned(losses, GUESS):
+        severity = "info"
+        text += f" The shapes are well, the loss is not: {tell_stuck(losses, GUESS)}."
+    return Shown(severity, title, text, advice, name, figures, charts, (), frames)
 
 
 def judge(found: Mapping[str, Any], last: Mapping[str, Any], finding: Finding | None) -> tuple[str, str, str]:
