@@ -15,11 +15,13 @@ from starlette.testclient import TestClient
 from gallery_stand_in import standing_in
 from recording import record
 from torchdoctor import signals
+from torchdoctor.instruments.clipping import STEPS as STEPS_OF_COMMAND
 from torchdoctor.lab.clipping.recorded import Recorded, cut, read
-from torchdoctor.lab.clipping.room import show, threshold_of
+from torchdoctor.lab.clipping.room import build_station, show, threshold_of
 from torchdoctor.lab.gallery.cabinet import Cabinet
 from torchdoctor.lab.gallery.exhibits import EXHIBITS
 from torchdoctor.lab.gallery.training import Trainer
+from torchdoctor.rules.curves import figure
 from torchdoctor.run import Run, Trace
 from torchdoctor.store.writer import Recorder
 from torchdoctor.ui.app import build_app
@@ -39,14 +41,16 @@ def spiky() -> np.ndarray:
     return norms
 
 
-def norms_of(norms: np.ndarray, in_use: float | None = None, trace: Trace | None = None) -> Recorded:
+def norms_of(
+    norms: np.ndarray, in_use: float | None = None, trace: Trace | None = None, steps: int = STEPS
+) -> Recorded:
     if trace is None:
         trace = Trace.raw(range(len(norms)), norms)
     name = signals.CLIP_NORM.name if in_use else signals.GRADIENT_GLOBAL_L2.name
     traces = {name: trace}
     if in_use:
         traces[signals.CLIP_THRESHOLD.name] = Trace.raw(trace.steps, np.full(len(trace), in_use))
-    run = Run({}, frozenset((name, "") for name in traces), lambda name, _: traces[name], (), STEPS)
+    run = Run({}, frozenset((name, "") for name in traces), lambda name, _: traces[name], (), steps)
     found = read(run)
     assert found is not None
     return found
@@ -103,10 +107,91 @@ def test_merged_rows_are_told_and_a_single_spike_in_one_counts_as_one() -> None:
     parts = norms.reshape(-1, 20)
     trace = Trace(np.arange(19, STEPS, 20), parts.mean(1), parts.min(1), parts.max(1), merged=20)
     recorded = norms_of(norms, trace=trace)
-    assert "A point stands for 20 steps" in show(recorded, 5.0).text
+    assert "A point stands for 20 norms" in show(recorded, 5.0).text
     for threshold in (0.9, 1.0, 1.1, 5.0):
         assert cut(recorded, threshold).share == pytest.approx((norms > threshold).mean(), abs=0.08)
-    assert cut(recorded, 5.0).share == pytest.approx(0.01, abs=0.002) and recorded.every.max() == 30.0
+    assert cut(recorded, 5.0).share == pytest.approx(0.01, abs=0.002) and recorded.largest == 30.0
+
+
+LOOKS = np.concatenate([np.arange(20), np.arange(25, 2200, 75)])
+"""As a governor takes them: dense at first, then rare."""
+
+
+def rare(norms: np.ndarray) -> Recorded:
+    return norms_of(norms, trace=Trace.raw(LOOKS, norms), steps=2200)
+
+
+def test_a_rare_look_counts_for_the_steps_around_it() -> None:
+    """A curve above 1 from step 500 on cuts three quarters of the run, however many of its norms are early ones."""
+    norms = 10 ** (np.log10(LOOKS / 500 + 1e-3) / 3)
+    recorded = rare(norms)
+    found = cut(recorded, 1.0)
+    assert found.share == pytest.approx(1700 / 2200, abs=0.02)
+    every = np.maximum(np.arange(2200) / 500, 1e-3) ** (1 / 3)
+    assert found.kept == pytest.approx(np.minimum(every, 1).sum() / every.sum(), abs=0.02)
+    assert recorded.median == pytest.approx(np.median(every), rel=0.03)
+    assert recorded.quantile(0.95) == pytest.approx(np.percentile(every, 95), rel=0.03)
+    shown = show(recorded, 1.0)
+    assert f"Norms were recorded at {len(LOOKS)} of 2,200 steps" in shown.text
+    assert f"of {len(LOOKS)} recorded norms exceed 1" in shown.charts[0].title
+
+
+@pytest.mark.parametrize("power", [-0.5, -0.1, 0.0, 0.3, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_presets_do_what_their_words_say(power: float, seed: int) -> None:
+    """Whether norms fall or rise over the run: half is half, and a suggestion cuts the exceptional of what it rests on,
+    or it is said which stretch lies higher."""
+    draw = np.random.default_rng(seed)
+    recorded = rare((LOOKS + 1.0) ** power * draw.lognormal(0, 0.2, len(LOOKS)))
+    places = {p.label: p.choices["threshold"] for p in build_station({"a": "a"}, "a", recorded).presets}
+    at = {label: threshold_of(str(place)) for label, place in places.items()}
+    assert cut(recorded, at["The median"]).share == pytest.approx(0.5, abs=0.06)
+    assert dict(show(recorded, at["The median"]).figures)["median norm"] == figure(recorded.median)
+    assert "never acts" in show(recorded, at["Never acts"]).title
+    assert "Too tight" in show(recorded, at["Far too tight"]).title
+    suggested = show(recorded, at["Suggested"])
+    assert "Catches the spikes" not in suggested.title
+    assert "more than the exceptional" not in suggested.title and "sets their length" not in suggested.title
+    assert cut(recorded, at["Suggested"]).share < 0.2 or re.search("Cuts the first|second half", suggested.title)
+
+
+@pytest.mark.parametrize(
+    ("norms", "threshold", "words"),
+    [
+        (np.linspace(0.5, 4.0, STEPS), 2.83, "Cuts the last third of the run"),
+        (np.geomspace(0.01, 10.0, STEPS), 5.0, "Cuts the last tenth of the run"),
+        (np.linspace(4.0, 0.5, STEPS), 2.25, "Cuts the first half of the run"),
+        (np.where(np.arange(STEPS) < 4, 9.0, 1.0), 5.0, "Cuts the first 1% of the run"),
+        (1 + 5 * np.exp(-(np.linspace(-9, 9, STEPS) ** 2)), 4.0, "none of them stands out of its neighbours"),
+    ],
+)
+def test_what_only_rises_or_falls_is_no_spike(norms: np.ndarray, threshold: float, words: str) -> None:
+    shown = show(norms_of(norms), threshold)
+    assert words in shown.title and shown.severity == "info"
+
+
+def test_norms_that_are_all_alike_or_nearly_all_zero_have_a_room(recwarn: pytest.WarningsRecorder) -> None:
+    alike = norms_of(np.full(STEPS, 1.239))
+    assert "none by more than 5%" in show(alike, 1.2).title
+    empty = norms_of(np.where(np.arange(STEPS) == 200, 1.0, 0.0))
+    station = build_station({"a": "a"}, "a", empty)
+    shown = show(empty, 0.5)
+    assert {p.label for p in station.presets} == {"1.0, as many have it", "Never acts"}
+    assert "no gradient at all" in shown.advice + show(empty, 5.0).advice and not recwarn.list
+
+
+def test_spikes_beside_a_stretch_are_counted() -> None:
+    norms = np.where(np.arange(STEPS) < 300, 1.0, 2.0)
+    norms[[50, 120, 350]] = 30.0
+    assert "Cuts the last quarter of the run, where the norms are higher, and 2 spikes beside it" in (
+        show(norms_of(norms), 1.5).title
+    )
+
+
+def test_the_command_that_measures_anew_is_told_apart() -> None:
+    assert f"torchdoctor clipping train.py measures anew, over its first {STEPS_OF_COMMAND} steps" in (
+        show(norms_of(spiky()), 5.0).text
+    )
 
 
 def test_norms_that_are_not_finite_are_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchdoctor.lab.clipping.recorded import Cut, Recorded, cut_at
+from torchdoctor.lab.clipping.recorded import ALIKE, Cut, Recorded, cut_at
 from torchdoctor.plots.chart import Chart, axes, between, line
 from torchdoctor.plots.layers import positive
 from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, ORANGE, RED
@@ -20,11 +20,11 @@ GRID = 160
 def draw_norms(recorded: Recorded, found: Cut) -> Chart:
     trace, threshold = recorded.trace, found.threshold
     values, high = positive(trace.values), positive(trace.high)
-    above = np.flatnonzero(high > threshold)
+    above = np.flatnonzero(high > threshold * (1 + ALIKE))
     title = (
         f"No norm exceeds {figure(threshold)}"
         if not len(above)
-        else f"{len(above):,} of {len(trace):,} {'points' if trace.merged > 1 else 'norms'} exceed "
+        else f"{len(above):,} of {len(trace):,} {'points' if trace.merged > 1 else 'recorded norms'} exceed "
         f"{figure(threshold)}, the largest by a factor of {figure(float(np.nanmax(high)) / threshold)}"
     )
     chart = Chart("clip-norms", title, layout=axes("step", "norm of all gradients", log=True))
@@ -70,7 +70,7 @@ def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
         ("suggested", norms.recommended, ORANGE, "dot"),
         ("in use", recorded.in_use, GREY, "dot"),
     ):
-        if value is not None:
+        if value:
             chart.data.append(line(name, np.full(2, value), np.array([0.0, 1.0]), colour, dash=dash, width=1.5))
     spot = {"color": RED, "size": 10}
     chosen = {"type": "scatter", "mode": "markers", "name": "chosen", "showlegend": False, "marker": spot}

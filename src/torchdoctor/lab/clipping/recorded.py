@@ -14,11 +14,11 @@ from torchdoctor.rules import movement
 from torchdoctor.rules.curves import Floats
 from torchdoctor.rules.hyperparameters.clipping_too_tight import FAR_BELOW
 from torchdoctor.rules.norms import Norms, read_norms
-from torchdoctor.run import Run, Trace
+from torchdoctor.run import HISTORY_ROWS, Run, Trace
 from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, GRADIENT_GLOBAL_L2
 
 PARTS = 256
-"""Steps that a merged row is taken for, at most: up to half a million steps one spike then counts as one."""
+"""Looks that a merged row is taken for, at most: up to half a million of them one spike then counts as one."""
 ALIKE = 1e-6
 """Share by which a norm that a script has clipped may lie above its own threshold."""
 DIGITS = 2
@@ -39,10 +39,23 @@ class Recorded:
     """the optimizer divides the gradient's size out, as Adam does"""
 
     @cached_property
-    def every(self) -> Floats:
-        """Norms step by step, those that are not finite left out.
+    def weights(self) -> Floats:
+        """Steps that each row stands for. Looks are dense at first and rare later: halfway to its neighbours each; a
+        merged row for all since the row before it."""
+        at, merged = self.trace.steps.astype(np.float64), self.trace.merged
+        if len(at) < 2:
+            return np.full(len(at), float(merged))
+        if merged == 1:
+            return np.diff(np.concatenate([[at[0] - 0.5], (at[1:] + at[:-1]) / 2, [at[-1] + 0.5]]))
+        head = self.trace.head
+        begin = float(head.steps[0]) if head is not None and len(head) else at[0] - merged + 1
+        return np.diff(np.concatenate([[begin - 1], at]))
 
-        Of a merged row the least, the mean and the greatest are known: one step is the least, one the greatest, and the
+    @cached_property
+    def _parts(self) -> tuple[Floats, Floats]:
+        """Norms in the order of their steps and the steps that each stands for; those not finite are left out.
+
+        Of a merged row the least, the mean and the greatest are known: one look is the least, one the greatest, and the
         others lie evenly around what is left for their mean, as far as the nearer of the two. So a single spike counts
         as one.
         """
@@ -50,27 +63,52 @@ class Recorded:
             np.asarray(part, np.float64) for part in (self.trace.low, self.trace.values, self.trace.high)
         )
         finite = np.isfinite(low) & np.isfinite(mean) & np.isfinite(high)
-        low, mean, high = low[finite], mean[finite], high[finite]
-        steps = min(self.trace.merged, PARTS)
-        if steps < 3:
-            return mean
-        middle = np.clip((steps * mean - low - high) / (steps - 2), low, high)
+        low, mean, high, weights = low[finite], mean[finite], high[finite], self.weights[finite]
+        looks = min(self.trace.merged, PARTS)
+        if looks == 1:
+            return mean, weights
+        middle = np.clip((looks * mean - low - high) / max(looks - 2, 1), low, high)
         reach = np.minimum(middle - low, high - middle)
-        spread_RP = middle[:, None] + reach[:, None] * np.linspace(-1.0, 1.0, steps - 2)
-        return np.concatenate([low[:, None], spread_RP, high[:, None]], axis=1).ravel()
+        spread_RP = middle[:, None] + reach[:, None] * np.linspace(-1.0, 1.0, looks - 2)
+        norms_RP = np.concatenate([low[:, None], spread_RP, high[:, None]], axis=1)
+        return norms_RP.ravel(), np.repeat(weights / looks, looks)
 
     @cached_property
-    def ordered(self) -> Floats:
-        return np.sort(self.every)
+    def order(self) -> tuple[Floats, Floats, Floats]:
+        """Norms from the least to the greatest; steps and length of the least so many of them, from none to all."""
+        norms, weights = self._parts
+        order = np.argsort(norms, kind="stable")
+        norms, weights = norms[order], weights[order]
+        return norms, _running(weights), _running(weights * norms)
 
-    @cached_property
-    def sums(self) -> Floats:
-        """Of the least so many of them, from none to all."""
-        return np.concatenate([[0.0], np.cumsum(self.ordered)])
+    def quantile(self, share: float) -> float:
+        """The norm that so many of the steps do not exceed."""
+        norms, steps, _ = self.order
+        return float(norms[min(int(np.searchsorted(steps[1:], share * steps[-1])), len(norms) - 1)])
+
+    @property
+    def median(self) -> float:
+        return self.quantile(0.5)
+
+    @property
+    def largest(self) -> float:
+        return float(self.order[0][-1])
 
     @cached_property
     def norms(self) -> Norms | None:
-        return read_norms(self.every)
+        """Read step by step, each step with the norm that stands for it."""
+        norms, weights = self._parts
+        if not len(norms):
+            return None
+        ends = np.cumsum(weights)
+        count = min(max(round(ends[-1]), 1), PARTS * HISTORY_ROWS)
+        at = np.searchsorted(ends, (np.arange(count) + 0.5) * ends[-1] / count)
+        return read_norms(norms[np.minimum(at, len(norms) - 1)])
+
+    @cached_property
+    def looks(self) -> int:
+        """Norms that were recorded, as far as is known."""
+        return min(len(self.trace) * self.trace.merged, max(self.steps, 1))
 
     @cached_property
     def broken(self) -> int:
@@ -80,9 +118,9 @@ class Recorded:
     @cached_property
     def span(self) -> tuple[float, float]:
         """Powers of ten that the slider goes through."""
-        known = self.every[self.every > 0]
-        ends = [v for v in (self.in_use, float(known.min()) / 2, float(known.max()) * 1.5) if v and math.isfinite(v)]
-        low = min(*ends, float(np.median(known)) / (2 * FAR_BELOW))
+        known = self.order[0][self.order[0] > 0]
+        ends = [v for v in (self.in_use, float(known[0]) / 2, float(known[-1]) * 1.5) if v and math.isfinite(v)]
+        low = min(*ends, (self.median or float(known[0])) / (2 * FAR_BELOW))
         return _floor(math.log10(low)), -_floor(-math.log10(max(ends)))
 
 
@@ -116,14 +154,19 @@ def read(run: Run) -> Recorded | None:
 
 def cut(recorded: Recorded, threshold: float) -> Cut:
     share, kept = cut_at(recorded, np.array([threshold]))
-    return Cut(threshold, float(share[0]), float(kept[0]), float(np.median(recorded.ordered)) / threshold)
+    return Cut(threshold, float(share[0]), float(kept[0]), recorded.median / threshold)
 
 
 def cut_at(recorded: Recorded, thresholds: Floats) -> tuple[Floats, Floats]:
     """Share of the steps that each of them cuts, and what it leaves of the length of all gradients together."""
-    count = len(recorded.ordered)
-    below = np.searchsorted(recorded.ordered, thresholds * (1 + ALIKE), side="right")
-    return 1 - below / count, (recorded.sums[below] + thresholds * (count - below)) / recorded.sums[-1]
+    norms, steps, length = recorded.order
+    below = np.searchsorted(norms, thresholds * (1 + ALIKE), side="right")
+    share = np.where(below < len(norms), 1 - steps[below] / steps[-1], 0.0)
+    return share, (length[below] + thresholds * share * steps[-1]) / length[-1]
+
+
+def _running(values: Floats) -> Floats:
+    return np.concatenate([[0.0], np.cumsum(values)])
 
 
 def _floor(power: float) -> float:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from torchdoctor.lab.clipping.drawing import EXCEPTIONAL, draw_norms, draw_shares, percent
-from torchdoctor.lab.clipping.recorded import DIGITS, Cut, Recorded, cut
+from torchdoctor.lab.clipping.places import find_places
+from torchdoctor.lab.clipping.recorded import ALIKE, DIGITS, Cut, Recorded, cut
 from torchdoctor.lab.station import Pick, Preset, Scale, Shown, Station
 from torchdoctor.report.text import count
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters.clipping_too_tight import FAR_BELOW, MOST_CLIPPED
-from torchdoctor.rules.norms import SPIKE, Norms
+from torchdoctor.rules.norms import CALM, Norms
 
 NAME, TITLE = "clipping", "Clipping at another threshold"
 TEXT = (
@@ -26,6 +25,8 @@ ROUNDED = 0.05
 """What rounding may take from a threshold."""
 WIDEST = 30.0
 """Powers of ten beyond which no threshold is taken."""
+LOOK = 200
+"""Steps that `torchdoctor clipping` looks at unless told otherwise."""
 UNKNOWN_RANGE = (-3.0, 3.0)
 
 
@@ -33,7 +34,7 @@ def build_station(options: Mapping[str, str], chosen: str, recorded: Recorded | 
     """The room with its controls: the runs to choose from, and a slider over the norms of the chosen one."""
     low, high = recorded.span if recorded is not None else UNKNOWN_RANGE
     norms = recorded.norms if recorded is not None else None
-    start = _place(norms.recommended, low, high) if norms is not None else 0.0
+    start = _place(norms.recommended or 10.0**high, low, high) if norms is not None else 0.0
     step = 10.0**-DIGITS
     controls = (
         Pick("run", "Recorded run", options, chosen),
@@ -48,9 +49,9 @@ def _presets(recorded: Recorded, norms: Norms, low: float, high: float) -> tuple
         ("Suggested", norms.recommended, "Where the exceptional steps begin: what torchdoctor would propose."),
         ("As the run had it", recorded.in_use, "The threshold that the script itself clips at."),
         ("1.0, as many have it", 1.0, "Copied from one model to the next; whether it suits this one is to be seen."),
-        ("The median", norms.median, "Half of all steps are cut: this is no longer a safety net."),
-        ("Far too tight", norms.median / (1.5 * FAR_BELOW), "Every step is cut to the same short length."),
-        ("Never acts", 1.3 * float(recorded.every.max()), "Above the largest norm: as if there were no clipping."),
+        ("The median", recorded.median, "Half of all steps are cut: this is no longer a safety net."),
+        ("Far too tight", recorded.median / (1.5 * FAR_BELOW), "Every step is cut to the same short length."),
+        ("Never acts", 1.3 * recorded.largest, "Above the largest norm: as if there were no clipping."),
     ]
     known = [(label, math.log10(value), text) for label, value, text in wanted if value]
     return tuple(
@@ -78,9 +79,9 @@ def show(recorded: Recorded, threshold: float) -> Shown:
         ("threshold", figure(threshold)),
         ("steps cut", f"{found.share:.1%}"),
         ("of the way kept", f"{found.kept:.1%}"),
-        ("median norm", figure(float(np.median(recorded.every)))),
-        ("95 % are below", figure(float(np.percentile(recorded.every, 95)))),
-        ("largest", figure(float(recorded.every.max()))),
+        ("median norm", figure(recorded.median)),
+        ("95 % are below", figure(recorded.quantile(0.95))),
+        ("largest", figure(recorded.largest)),
         ("suggested", figure(norms.recommended)),
         ("in use", "none" if recorded.in_use is None else figure(recorded.in_use)),
     ]
@@ -92,43 +93,66 @@ def judge(recorded: Recorded, norms: Norms, found: Cut) -> tuple[str, str, str, 
     """Severity, sentence, advice and the diagnosis that it amounts to."""
     value = figure(found.threshold)
     suggestion = f"Where the exceptional begins in this run: {figure(norms.recommended)}."
+    if not norms.recommended:
+        suggestion = "Nearly all steps have no gradient at all: no threshold changes that."
     if norms.trend == "rising":
         suggestion += (
             f" The norms grow {figure(norms.change)}-fold: clipping hides that, a lower rate or warmup cures it."
         )
     if found.share == 0:
-        largest = figure(float(recorded.every.max()))
-        return "info", f"{value} never acts: the largest norm is {largest}", suggestion, ""
+        return "info", f"{value} never acts: the largest norm is {figure(recorded.largest)}", suggestion, ""
     share = percent(found.share)
+    if recorded.largest <= found.threshold * (1 + ROUNDED):
+        said = f"{share} of the steps are cut, none by more than {ROUNDED:.0%}: clipping hardly matters here"
+        return "healthy", said, suggestion, ""
     if found.share >= MOST_CLIPPED and found.excess >= FAR_BELOW:
         said = f"Too tight: {share} of the steps are cut, the typical one to {1 / found.excess:.1%} of itself"
         return "warning", said, suggestion, "clipping-too-tight"
+    places = find_places(recorded, found.threshold)
+    if places.stretch:
+        said = f"Cuts {places.stretch} of the run, where the norms are higher"
+        said += (
+            f", and {count(places.beside, 'spike')} beside it" if places.beside else ": no single steps that stand out"
+        )
+        return "info", said, suggestion, ""
+    exceptional = found.threshold >= norms.recommended * (1 - ROUNDED)
+    if exceptional and found.share > EXCEPTIONAL and norms.trend != "steady":
+        late = percent(float((norms.basis > found.threshold * (1 + ALIKE)).mean()))
+        said = f"{share} of the steps are cut, {late} in the second half of the run, which the suggestion rests on"
+        return "info", said, suggestion, ""
     if found.share >= MOST:
         said = f"{share} of the steps are cut: this sets their length rather than catching spikes"
         return "info", said, suggestion, ""
-    if found.share > EXCEPTIONAL and found.threshold < SPIKE * norms.median * (1 - ROUNDED):
+    if found.share > EXCEPTIONAL and not exceptional:
         return "info", f"{share} of the steps are cut: more than the exceptional ones", suggestion, ""
-    if not norms.needed:
+    if not places.spikes and recorded.largest > CALM * recorded.median:
+        said = f"{share} of the steps are cut, and none of them stands out of its neighbours: no spikes"
+        return "info", said, suggestion, ""
+    if not places.spikes:
         said = f"{share} of the steps are cut, none of them far out: clipping hardly matters here"
         return "healthy", said, "A safety net against the batch that has not come yet.", ""
-    top = float(recorded.every.max())
-    said = f"Catches the spikes: {share} of the steps are cut, the largest from {figure(top)} to {value}"
+    said = f"Catches the spikes: {share} of the steps are cut, the largest from {figure(recorded.largest)} to {value}"
     return "healthy", said, f"torch.nn.utils.clip_grad_norm_(model.parameters(), {value.replace(',', '')})", ""
 
 
 def explain(recorded: Recorded) -> str:
-    looks = len(recorded.trace) * recorded.trace.merged
-    parts = [f"{min(looks, max(recorded.steps, 1)):,} of {count(recorded.steps, 'step')} have a norm"]
-    parts[0] += ", as it was before the script's own clipping." if recorded.before else "; this run does not clip."
+    parts = [f"Norms were recorded at {recorded.looks:,} of {count(recorded.steps, 'step')}"]
+    parts[0] += ", before the script's own clipping." if recorded.before else "; this run does not clip."
+    if recorded.looks < recorded.steps:
+        parts.append("Each counts for the steps around it.")
     if recorded.trace.merged > 1:
         parts.append(
-            f"A point stands for {recorded.trace.merged} steps, with the least and the greatest of them; shares are "
+            f"A point stands for {recorded.trace.merged} norms, with the least and the greatest of them; shares are "
             "estimates between these."
         )
     if recorded.broken:
         parts.append(f"{count(recorded.broken, 'norm')} not finite: no threshold helps against these.")
     if recorded.adaptive:
         parts.append("Its optimizer divides the gradient's size out, so that a threshold matters for spikes only.")
+    parts.append(
+        f"torchdoctor clipping {recorded.script} measures anew, over its first {LOOK} steps without clipping, and may "
+        "find another threshold."
+    )
     return " ".join(parts)
 
 
