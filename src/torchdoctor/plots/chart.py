@@ -134,6 +134,8 @@ def shorten(name: str, most: int = 34) -> str:
 
 def percent(share: float) -> str:
     """What is neither none nor all is never told as such."""
+    if not math.isfinite(share):
+        return "an unknown share"
     text = f"{share:.0%}"
     if text == "0%" and share > 0:
         return "less than 1%"
@@ -146,7 +148,7 @@ def tell_when(trace: Trace, found: np.ndarray) -> str:
     if not len(rows):
         return ""
     first = f"step {trace.steps[rows[0]]}" if trace.merged == 1 else f"about step {trace.steps[rows[0]]}"
-    if found[rows[0] :].all():
+    if found[rows[0] :].all() and (trace.merged == 1 or len(rows) > 1):  # of one merged row a single step may be so
         return f"from {first} on"
     return f"at {first}" + (f" and {len(rows) - 1} later times" if len(rows) > 1 else "")
 

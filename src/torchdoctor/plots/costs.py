@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, line, mark_findings
+from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, percent
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import (
@@ -35,6 +35,8 @@ USUAL = 0.95
 LOOKS = 8
 """At a signal in a stretch."""
 USUAL_LOOK = 0.25
+LEVEL = 0.05
+"""Change of memory, as a share, that is none."""
 LARGE = 0.3
 """Share of the step that a title names."""
 
@@ -43,7 +45,7 @@ def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     whole = run.scalar(TIME_STEP)
     traces = [(name, run.scalar(signal), colour) for name, signal, colour in PARTS]
     traces = [(name, trace, colour) for name, trace, colour in traces if _is_known(trace)]
-    if not len(whole) or not traces:
+    if not _is_known(whole) or not traces:
         return None
     ends = _stretches([whole, *(trace for _, trace, _ in traces)])
     steps, step_S = ends, _levels(whole, ends, dense=True)
@@ -53,19 +55,19 @@ def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     for name, trace, colour in traces:
         part_S = _levels(trace, ends, dense=2 * len(trace) > len(whole))
         rest = rest - part_S
-        shares[name] = float(np.nanmedian(part_S / step_S))
+        shares[name] = _share(part_S, step_S)
         chart.data.append(_area(name, steps, 1e3 * part_S, colour))
     chart.data.append(_area(other, steps, 1e3 * np.maximum(rest, 0.0), GREY))
-    shares[other] = float(np.nanmedian(np.maximum(rest, 0.0) / step_S))
+    shares[other] = _share(np.maximum(rest, 0.0), step_S)
     chart.layout["yaxis"]["range"] = [0, 1.3e3 * float(np.nanquantile(step_S, USUAL))]
-    typical = float(np.nanmedian(whole.values))
+    typical = float(np.median(whole.values[np.isfinite(whole.values) & (whole.values > 0)]))
     name = max(shares, key=lambda n: shares[n])
     text = f"{1e3 * typical:.3g} ms" if typical < 1 else f"{typical:.3g} s"
     waiting = shares.get("waiting for data", 0.0)
     chart.title = (
-        f"A step takes {text}, and waits for data {waiting:.0%} of it"
+        f"A step takes {text}, and waits for data {percent(waiting)} of it"
         if waiting > LARGE
-        else f"A step takes {text}, most of it {name} ({shares[name]:.0%})"
+        else f"A step takes {text}, most of it {name} ({percent(shares[name])})"
     )
     mark_findings(chart, [f for f in findings if f.family == "throughput"], int(whole.steps[-1]))
     return chart
@@ -73,25 +75,50 @@ def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
 
 def draw_memory(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     traces = {"process": run.scalar(MEMORY_HOST), "device": run.scalar(MEMORY_DEVICE)}
-    traces = {name: trace for name, trace in traces.items() if len(trace) > 1}
+    traces = {name: trace for name, trace in traces.items() if np.isfinite(trace.values).sum() > 1}
     if not traces:
         return None
     chart = Chart("memory", "", layout=axes("step", "megabytes"))
     said = []
     for (name, trace), colour in zip(traces.items(), (BLUE, ORANGE), strict=False):
+        if trace.merged > 1:
+            chart.data += between(trace.low / 1e6, trace.high / 1e6, trace.steps, colour, f"{name}, extremes")
         chart.data.append(line(name, trace.steps, trace.values / 1e6, colour))
-        first, last = (float(np.nanmedian(v)) / 1e6 for v in np.array_split(trace.values, 4)[::3])
-        change = last - first
-        moved = f"grows by {change:,.0f} MB" if change > 0.05 * max(first, 1.0) else "stays level"
-        said.append(f"{name} {moved} (now {last:,.0f} MB)")
-    chart.title = "Memory: " + ", ".join(said)
+        said.append(f"{name} {_memory_course(trace)}")
+    chart.title = "Memory: " + "; ".join(said)
     mark_findings(chart, [f for f in findings if "memory" in f.name or "graph" in f.name], run.steps)
     return chart
 
 
+def _memory_course(trace: Trace) -> str:
+    """From quarter to quarter, where it stands, and its peak if that is neither: by it a process is killed."""
+    known = trace.values[np.isfinite(trace.values)].astype(np.float64)
+    few = max(1, len(known) // 4)
+    first, last, now = float(np.median(known[:few])), float(np.median(known[-few:])), float(known[-1])
+    change = last - first
+    moved = f"{'grows' if change > 0 else 'falls'} by {_megabytes(abs(change))}"
+    said = f"{moved if abs(change) > LEVEL * first else 'stays level'} (now {_megabytes(now)})"
+    high = np.where(np.isfinite(trace.high), trace.high, -np.inf)
+    peak = int(high.argmax())
+    if high[peak] > (1 + LEVEL) * max(first, last, now):
+        said += f", with a peak of {_megabytes(float(high[peak]))} at {'about ' if trace.merged > 1 else ''}step "
+        said += str(trace.steps[peak])
+    return said
+
+
+def _megabytes(amount: float) -> str:
+    return f"{amount / 1e6:,.0f} MB" if amount >= 1e8 else f"{amount / 1e6:.3g} MB"
+
+
+def _share(part_S: Floats, step_S: Floats) -> float:
+    """Of the steps; nothing where no stretch has both."""
+    known = np.isfinite(part_S) & (step_S > 0)
+    return float(np.median(part_S[known] / step_S[known])) if known.any() else 0.0
+
+
 def _is_known(trace: Trace) -> bool:
     """A part that is zero on most looks was not seen on those: without a loader, forward's begin is known on few."""
-    return bool(len(trace)) and bool((trace.values > 0).mean() > 0.5)
+    return bool(len(trace)) and bool((np.isfinite(trace.values) & (trace.values > 0)).mean() > 0.5)
 
 
 def _stretches(traces: Sequence[Trace]) -> np.ndarray:
@@ -105,10 +132,10 @@ def _levels(trace: Trace, ends: np.ndarray, dense: bool) -> Floats:
     """Of each stretch; one without a look has what its neighbours have. What every step has, such as waiting, comes
     in bursts: its mean. The rest is known on some steps, half of them looked at closely and so slower: a low one."""
     at = np.minimum(np.searchsorted(ends, trace.steps), len(ends) - 1)
-    found = np.full(len(ends), np.nan)
-    for stretch in np.unique(at):
-        own = trace.values[at == stretch]
-        found[stretch] = np.nanmean(own) if dense else np.nanquantile(own, USUAL_LOOK)
+    found, finite = np.full(len(ends), np.nan), np.isfinite(trace.values)
+    for stretch in np.unique(at[finite]):
+        own = trace.values[finite & (at == stretch)]
+        found[stretch] = own.mean() if dense else np.quantile(own, USUAL_LOOK)
     known = np.isfinite(found)
     return np.interp(np.arange(len(ends)), np.flatnonzero(known), found[known]) if known.any() else found
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings
+from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, tell_when
 from torchdoctor.plots.palette import BLUE, GREY, ORANGE, RED
 from torchdoctor.rules.curves import MAD_TO_SIGMA, figure, noise, smooth
 from torchdoctor.run import Floats, Run, Trace
@@ -21,6 +22,8 @@ SMOOTHED = 40
 SPIKE = 8.0
 """Heights above the smoothed curve, in units of its noise, that a person would ask about."""
 SPIKES_SHOWN = 20
+TOLD = 3
+"""Losses whose course the title tells: a GAN has two or three."""
 NEAR = 8
 """Part of the run whose scatter a spike has to stand out of."""
 
@@ -49,42 +52,43 @@ def draw_loss(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
 def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
     if trace.merged > 1:
         chart.data += between(trace.low, trace.high, trace.steps, colour, f"{name}, extremes")
-    smoothed = smooth(trace.values, _width(len(trace)))
+    finite = np.isfinite(trace.values)
+    smoothed = np.full(len(trace), np.nan)
+    smoothed[finite] = smooth(trace.values[finite], _width(int(finite.sum())))
     raw = {"opacity": 0.5, "width": 1, "hoverinfo": "skip"}
     chart.data.append(line(name, trace.steps, trace.values, colour, **raw))
     chart.data.append(line(f"{name}, smoothed", trace.steps, smoothed, colour, width=2.5))
     at = find_spikes(trace.high, smoothed)
     if len(at):
-        marker = {"color": RED, "symbol": "triangle-up", "size": 9}
-        spikes = {"type": "scatter", "mode": "markers", "name": "spike", "marker": marker}
-        chart.data.append({**spikes, "x": trace.steps[at], "y": trace.high[at]})
-    broken = np.flatnonzero(~np.isfinite(trace.values))
-    if len(broken):
-        marker = {"color": RED, "symbol": "x", "size": 10}
-        known = trace.values[np.isfinite(trace.values)]
-        level = float(known.max()) if len(known) else 1.0
-        first = trace.steps[broken[:1]]
-        chart.data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "NaN or Inf from here",
-                "marker": marker,
-                "x": first,
-                "y": [level],
-            }
-        )
+        chart.data.append(_marks("spike", "triangle-up", trace.steps[at], trace.high[at]))
+    level = float(trace.values[finite].max()) if finite.any() else 1.0
+    for said, rows in zip(("NaN or Inf", "NaN or Inf from here"), _broken_rows(finite), strict=True):
+        if len(rows):
+            rows = rows[:SPIKES_SHOWN]
+            chart.data.append(_marks(said, "x", trace.steps[rows], np.full(len(rows), level)))
+
+
+def _broken_rows(finite: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those between finite ones, and the first of those up to the end."""
+    end = len(finite) - int(np.argmax(finite[::-1])) if finite.any() else 0
+    return np.flatnonzero(~finite[:end]), np.arange(len(finite))[end : end + 1]
+
+
+def _marks(name: str, symbol: str, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    marker = {"color": RED, "symbol": symbol, "size": 10}
+    return {"type": "scatter", "mode": "markers", "name": name, "marker": marker, "x": x, "y": y}
 
 
 def find_spikes(high: Floats, smoothed: Floats) -> np.ndarray:
-    """Rows that stand out of the noise around them, the highest first. Around them, since early in a run the loss is
-    larger, and so is its scatter."""
+    """Rows that rise out of the noise around them, the highest first. Around them, since early in a run the loss is
+    larger, and so is its scatter. Rise, since a loss that falls steeply begins above its smoothed curve."""
     above = high - smoothed
     known = above[np.isfinite(above)]
     least = noise(known) or float(np.abs(known).mean() if len(known) else 0.0)
     above = np.where(np.isfinite(above), above, 0.0)
     unit = np.maximum(least, MAD_TO_SIGMA * smooth(np.abs(above), len(above) // NEAR | 1))
-    found = np.flatnonzero(above > SPIKE * unit) if least > 0 else np.zeros(0, int)
+    before = np.append(np.inf, high[:-1])
+    found = np.flatnonzero((above > SPIKE * unit) & (high > before)) if least > 0 else np.zeros(0, int)
     return np.sort(found[np.argsort(-above[found])][:SPIKES_SHOWN])
 
 
@@ -98,26 +102,44 @@ def _is_wide(values: Floats) -> bool:
 
 
 def _title(traces: dict[str, Trace], validation: Trace) -> str:
-    parts = []
-    for key, trace in list(traces.items())[:1]:
-        finite = trace.values[np.isfinite(trace.values)]
-        said = trend(trace)
-        name = f"Training loss {key}".strip()
-        if not len(finite):
-            parts.append(f"{name} was never a finite number")
-        elif said == "not finite":
-            broke = trace.steps[int(np.argmin(np.isfinite(trace.values)))]
-            parts.append(f"{name} breaks at step {broke} (NaN or Inf)")
-        else:
-            level = smooth(trace.values, _width(len(trace)))
-            parts.append(f"{name}: {said}, from {figure(float(finite[0]))} to {figure(level[-1])}")
-    if len(validation) >= 2 and np.isfinite(validation.values).all():
-        best = int(np.argmin(validation.values))
-        gained = best == len(validation) - 1
-        parts.append(
-            f"validation best at the end ({figure(validation.values[best])})"
-            if gained
-            else f"validation best at step {validation.steps[best]} ({figure(validation.values[best])}), "
-            f"then {figure(validation.values[-1])}"
-        )
-    return "; ".join(parts) or "Loss"
+    parts = [_course(f"loss {key}".strip(), trace) for key, trace in list(traces.items())[:TOLD]]
+    if parts:
+        parts[0] = f"Training {parts[0]}"
+    if len(traces) > TOLD:
+        parts.append(f"{len(traces) - TOLD} losses more")
+    if len(validation):
+        said = _validation(validation)
+        parts.append(said if parts else said[0].upper() + said[1:])
+    return "; ".join(parts)
+
+
+def _course(name: str, trace: Trace) -> str:
+    """Where it goes, and where it is no number."""
+    finite = trace.values[np.isfinite(trace.values)]
+    if not len(finite):
+        return f"{name} was never a finite number"
+    between, end = _broken_rows(np.isfinite(trace.values))
+    said, when = trend(trace), tell_when(trace, ~np.isfinite(trace.values))
+    if said == "not finite" and len(end):
+        about = "about " if trace.merged > 1 else ""
+        before = f", and was so at {len(between)} steps before" if len(between) else ""
+        return f"{name} breaks at {about}step {trace.steps[end[0]]} (NaN or Inf){before}"
+    level = smooth(finite, _width(len(finite)))
+    course = f"{name}: {said}, from {figure(float(finite[0]))} to {figure(float(level[-1]))}"
+    return f"{course}, NaN or Inf {when}" if when else course
+
+
+def _validation(trace: Trace) -> str:
+    finite = np.isfinite(trace.values)
+    if not finite.any():
+        return "validation loss was never a finite number"
+    steps, values = trace.steps[finite], trace.values[finite]
+    best, last = int(np.argmin(values)), figure(float(values[-1]))
+    least = figure(float(values[best]))
+    when = tell_when(trace, ~finite)
+    broken = f", NaN or Inf {when}" if when else ""
+    if len(values) == 1:
+        return f"validation loss {least} at step {steps[0]}{broken}"
+    if least == last:
+        return f"validation best at the end ({least}){broken}"
+    return f"validation best at step {steps[best]} ({least}), then {last}{broken}"

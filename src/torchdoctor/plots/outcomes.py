@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -9,15 +10,20 @@ import numpy as np
 
 from torchdoctor.facts import VALIDATION, PredictionsFact, SamplesFact
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, line
+from torchdoctor.plots.chart import Chart, axes, line, percent
 from torchdoctor.plots.palette import BLUE, GREY, HEAT, ORANGE, RED
-from torchdoctor.run import Run
+from torchdoctor.rules.curves import figure
+from torchdoctor.run import Floats, Run
 
 F = TypeVar("F", PredictionsFact, SamplesFact)
 
 FAR = 0.2
 """Recall below the mean by which a title names a class."""
 MOST_CLASSES = 60
+WORST = 20
+CLOSE = 0.03
+"""Calibration error up to which confidence can be taken at its word: that of models after temperature scaling (Guo et
+al., 2017)."""
 
 
 def draw_classes(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -38,9 +44,12 @@ def draw_classes(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     if never:
         chart.title = f"{len(never)} of {fact.classes} classes are never predicted ({', '.join(map(str, never[:5]))})"
     elif recall[worst] < mean - FAR:
-        chart.title = f"Class {worst} is found in {recall[worst]:.0%} of its samples, all together in {mean:.0%}"
+        found_in = f"Class {worst} is found in {percent(recall[worst])} of its samples"
+        chart.title = f"{found_in}, the classes on average in {percent(mean)}"
+    elif mean == 0:
+        chart.title = f"None of the {fact.classes} classes is ever found: no prediction is right"
     else:
-        chart.title = f"All {fact.classes} classes are found about equally well ({mean:.0%} on average)"
+        chart.title = f"All {fact.classes} classes are found about equally well ({percent(mean)} on average)"
     return chart
 
 
@@ -79,12 +88,21 @@ def draw_calibration(run: Run, findings: Sequence[Finding] = ()) -> Chart | None
     )
     chart.layout["xaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     chart.layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
-    gap = float((size * (sure - right)).sum() / size.sum())
-    error = f" (calibration error {fact.ece:.3f})" if fact.ece is not None else ""
-    word = "more sure than it is right" if gap > 0 else "less sure than it could be"
-    close = abs(gap) < 0.03
-    chart.title = f"Confidence can be believed{error}" if close else f"The model is {word}, by {abs(gap):.0%}{error}"
+    chart.title = _calibration_title(size / size.sum(), sure - right, fact.ece)
     return chart
+
+
+def _calibration_title(weight: Floats, gap: Floats, ece: float | None) -> str:
+    """By the error, since gaps up and down cancel in their mean; which then says to which side it lies."""
+    lean, error = float((weight * gap).sum()), float((weight * np.abs(gap)).sum())
+    error = max(error, ece) if ece is not None else error
+    said = f" (calibration error {error:.3f})"
+    if error < CLOSE:
+        return f"Confidence can be believed{said}"
+    if abs(lean) < error / 2:
+        return f"Confidence is off by {percent(error)}, at times too high and at times too low{said}"
+    word = "more sure than it is right" if lean > 0 else "less sure than it could be"
+    return f"The model is {word}, by {percent(abs(lean))}{said}"
 
 
 def draw_worst(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -92,14 +110,30 @@ def draw_worst(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     fact = _last(run, SamplesFact)
     if fact is None or not fact.worst:
         return None
-    rows = sorted(fact.worst, key=lambda row: -row["loss"])[:20]
+    rows = sorted(fact.worst, key=lambda row: -row["loss"] if math.isfinite(row["loss"]) else -math.inf)[:WORST]
     names = [f"sample {row['index']}" for row in rows]
     said = [_mistake(row) for row in rows]
     bars = {"type": "bar", "orientation": "h", "x": [row["loss"] for row in rows], "y": names, "text": said}
-    share = sum(row["loss"] for row in rows) / max(fact.loss * fact.samples, 1e-12)
-    title = f"The {len(rows)} worst of {fact.samples} samples carry {min(share, 1.0):.0%} of the loss"
+    title = _worst_title([row["loss"] for row in rows], fact)
     layout = axes("loss", "", hovermode="closest") | {"yaxis": {"autorange": "reversed", "type": "category"}}
     return Chart("worst", title, [{**bars, "marker": {"color": RED}, "opacity": 0.8}], layout, tall=True)
+
+
+def _worst_title(losses: list[float], fact: SamplesFact) -> str:
+    """Their share, which only losses above zero have."""
+    broken = sum(not math.isfinite(loss) for loss in losses)
+    who = (
+        f"The {len(losses)} worst of {fact.samples} samples"
+        if len(losses) > 1
+        else f"The worst of {fact.samples} samples"
+    )
+    if broken:
+        return f"The loss of {broken} of {fact.samples} samples is NaN or Inf"
+    whole = fact.loss * fact.samples
+    if min(losses) > 0 and math.isfinite(whole) and whole > 0:
+        verb = "carry" if len(losses) > 1 else "carries"
+        return f"{who} {verb} {percent(min(sum(losses) / whole, 1.0))} of the loss"
+    return f"{who}: a loss of {figure(max(losses))}" + (f" down to {figure(min(losses))}" if len(losses) > 1 else "")
 
 
 def _mistake(row: dict[str, object]) -> str:

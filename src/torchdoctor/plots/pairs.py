@@ -33,10 +33,10 @@ def _pair(name: str, words: str, traces: list[Trace], names: tuple[str, str], lo
     chart = Chart(f"pair-{name}", "", layout=axes("step", words, log=log))
     ends = []
     for trace, label, colour in zip(traces, names, (BLUE, ORANGE), strict=True):
-        values = smooth(trace.values, max(1, len(trace) // SMOOTHED) | 1)
+        finite, values = np.isfinite(trace.values), np.array(trace.values, np.float64)
+        values[finite] = smooth(values[finite], max(1, len(trace) // SMOOTHED) | 1)
         chart.data.append(line(label, trace.steps, values, colour))
-        known = values[np.isfinite(values)]
-        ends.append(float(known[-1]) if len(known) else float("nan"))
+        ends.append(float(values[-1]))
     chart.title = f"{words.capitalize()} at the end: {names[0]} {figure(ends[0])}, {names[1]} {figure(ends[1])}"
     return chart
 
