@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from torchdoctor.findings import Place
 from torchdoctor.report.headlines import heading
-from torchdoctor.report.quoting import CHANGED, describe_place
+from torchdoctor.report.quoting import CHANGED, MOST_BYTES, describe_place
 
 SCRIPT = "import torch\n\nloss = 1\nloss.backward()\noptimizer.step()\n"
 STARTED = 1_000_000.0
@@ -53,6 +54,26 @@ def test_the_script_itself_is_known_by_its_digest(script: Path, name: str, quote
 def test_other_files_are_not_opened(script: Path, tmp_path: Path, file: str) -> None:
     (tmp_path / "notes.txt").write_text(SCRIPT)
     assert describe_place(Place(file=str(tmp_path / file), line=1), {})["source"] == ""
+
+
+def test_pipes_are_not_waited_for(script: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "long.py").write_text(SCRIPT + "#" * MOST_BYTES)
+    (tmp_path / "elsewhere.py").symlink_to("/etc/passwd")
+    (tmp_path / "circle.py").symlink_to("circle.py")
+    kept = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for somebody to write"))
+    signal.alarm(5)
+    try:
+        for name in ("pipe.py", "long.py", "elsewhere.py", "circle.py"):
+            assert describe_place(Place(file=str(tmp_path / name), line=1), {})["source"] == "", name
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, kept)
+
+
+@pytest.mark.parametrize("line", [-1, 0, 6])
+def test_lines_that_are_not_there_are_not_quoted(script: Path, line: int) -> None:
+    assert describe_place(place(script, line), {})["source"] == ""
 
 
 def test_headings_begin_with_a_capital_and_names_stay_as_they_are() -> None:

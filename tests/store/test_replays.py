@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,37 @@ def test_a_long_way_does_not_make_a_long_file(tmp_path: Path) -> None:
     (found,) = read_replays(tmp_path)
     assert found.birth is not None and found.birth.samples == [25]
     assert (tmp_path / REPLAYS).stat().st_size <= MAX_LINE
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"command": ["a" * 900] * 90},
+        {"command": ["\u2028" * 900] * 90, "differs": ["\U0001f600" * 900] * 90, "raised": "x" * 5000},
+        {"birth": replace(BIRTH, chain=["x" * 900] * 99), "changed_sources": ["s" * 900] * 99},
+    ],
+    ids=range(3),
+)
+def test_what_is_kept_is_read_back_however_long_it_was(tmp_path: Path, fields: dict[str, Any]) -> None:
+    keep_replay(tmp_path, replace(REPLAY, **fields))
+    (found,) = read_replays(tmp_path)
+    assert found.step == 60 and (tmp_path / REPLAYS).stat().st_size <= MAX_LINE + 1
+    assert found.birth is not None and found.birth.samples == [25]
+
+
+def test_replays_at_the_same_time_lose_none(tmp_path: Path) -> None:
+    def keep(writer: int) -> None:
+        for step in range(60):
+            keep_replay(tmp_path, replace(REPLAY, step=step, capture=str(writer)))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(keep, range(4)))
+    found = read_replays(tmp_path)
+    assert len(found) == MOST and found[0].step == 59
+    for writer in range(4):  # none is missing in between
+        steps = [r.step for r in found if r.capture == str(writer)]
+        assert steps == list(range(59, 59 - len(steps), -1)), steps
+    assert [p.name for p in tmp_path.iterdir()] == [REPLAYS]
 
 
 @pytest.mark.parametrize(

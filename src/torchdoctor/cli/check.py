@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,21 +127,23 @@ def _keep(runs: Path, target: Target, report: Any, quick: bool) -> None:
     from torchdoctor.report.checklist import shortfall
     from torchdoctor.store.checked import Checked, Made, keep_check, script_of
     from torchdoctor.store.environment import digest_script, without_home
-    from torchdoctor.store.scrubbing import scrub_argv
+    from torchdoctor.store.scrubbing import scrub_argv, scrub_text
 
     known = script_of((report.verdict or {}).get("run") or {})
     script = without_home(Path(target.what).absolute()) if target.kind == FILE else known
     names = {check["diagnosis"] for check in report.checks}
     fields = tuple(Made.__dataclass_fields__)
+    problem = report.problem or shortfall(report.checks, report.cut_short)
+    made = [Made(**{name: check[name] for name in fields}) for check in report.checks]
     checked = Checked(
         when=time.time(),
         script=script,
         digest=digest_script(Path(script).expanduser()),
         command=scrub_argv(target.words),
         quick=quick,
-        problem=report.problem or shortfall(report.checks, report.cut_short),
-        checks=[Made(**{name: check[name] for name in fields}) for check in report.checks],
-        faults=[finding["title"] for finding in report.findings if finding["name"] not in names],
+        problem=scrub_text(problem) if problem else None,  # an exception may quote a URL with its login
+        checks=[replace(check, text=scrub_text(check.text)) for check in made],
+        faults=[scrub_text(finding["title"]) for finding in report.findings if finding["name"] not in names],
     )
     try:
         keep_check(runs, checked)

@@ -18,7 +18,7 @@ from torchdoctor.report.replayed import birth_rows, compare_words, conclude
 from torchdoctor.report.text import clean
 from torchdoctor.shelf import resolve
 from torchdoctor.store.replays import Replayed, keep_replay
-from torchdoctor.store.scrubbing import scrub_argv
+from torchdoctor.store.scrubbing import scrub_argv, scrub_text
 
 if TYPE_CHECKING:
     from torchdoctor.experiments.replay import Replay
@@ -147,17 +147,22 @@ def summarise(found: Replay) -> Replayed:
         failed_step=found.failed_step,
         from_step=found.from_step,
         from_start=found.from_start,
-        raised=found.raised,
-        reason=found.reason,
+        raised=_scrub(found.raised),
+        reason=_scrub(found.reason),
         compared=found.recorded is not None,
         differs=list(found.differs),
         losses=len(found.losses),
         apart=found.apart,
         changed_sources=list(found.changed_sources),
         diagnosis=diagnosis.name if diagnosis is not None else "",
-        diagnosis_title=diagnosis.title if diagnosis is not None else "",
+        diagnosis_title=scrub_text(diagnosis.title) if diagnosis is not None else "",
         birth=found.birth,
     )
+
+
+def _scrub(text: str | None) -> str | None:
+    """An exception may quote a URL with its login."""
+    return scrub_text(text) if text is not None else None
 
 
 def _keep(directory: Path, found: Replay) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torchdoctor.findings import Place
+from torchdoctor.opening import open_plain
 from torchdoctor.report.sheet import current_folder, shorten
 from torchdoctor.report.text import clean, clean_block
 
@@ -27,15 +29,16 @@ def describe_place(place: Place, run: Mapping[str, Any]) -> dict[str, str]:
 def _quote(place: Place, run: Mapping[str, Any]) -> tuple[str, str]:
     """The lines around, if that file is there, is Python, and lies below the current folder: a run's word for where a
     file lies is not followed elsewhere. And a note where it is another file by now."""
-    if not place.file or not place.line or not place.file.endswith(".py"):
+    if not place.file or not place.line or place.line < 1 or not place.file.endswith(".py"):
         return "", ""
     try:
         path = Path(place.file).resolve()
-        if not path.is_relative_to(current_folder().resolve()) or path.stat().st_size > MOST_BYTES:
+        read = _read(path) if path.is_relative_to(current_folder().resolve()) else None
+        if read is None:
             return "", ""
-        body, written = path.read_bytes(), path.stat().st_mtime
+        body, written = read
         lines = body.decode("utf-8").splitlines()
-    except (OSError, ValueError):
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: links in a circle
         return "", ""
     if not _is_as_it_ran(body, written, place.file, run):
         return "", CHANGED
@@ -45,6 +48,16 @@ def _quote(place: Place, run: Mapping[str, Any]) -> tuple[str, str]:
     chosen = enumerate(lines[first : place.line + AROUND], start=first + 1)
     marked = (f"{'>' if number == place.line else ' '} {number:4}  {text}" for number, text in chosen)
     return clean_block("\n".join(marked)), ""
+
+
+def _read(path: Path) -> tuple[bytes, float] | None:
+    """What a plain file of a sensible size holds, and when it was written."""
+    descriptor = open_plain(path)
+    if descriptor is None:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        body = file.read(MOST_BYTES + 1)
+        return (body, os.fstat(descriptor).st_mtime) if len(body) <= MOST_BYTES else None
 
 
 def _is_as_it_ran(body: bytes, written: float, file: str, run: Mapping[str, Any]) -> bool:

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchdoctor.errors import CaptureError
+from torchdoctor.opening import open_plain
 from torchdoctor.store.captures import CAPTURE_FORMAT, DOCUMENT, MAX_DOCUMENT, TENSORS
-from torchdoctor.store.files import open_plain
 
 _BY_SIZE = {8: "F64 I64 U64 C64", 4: "F32 I32 U32", 2: "F16 BF16 I16 U16", 1: "F8_E4M3 F8_E5M2 I8 U8 BOOL"}
 ITEM_BYTES = {code: size for size, codes in _BY_SIZE.items() for code in codes.split()}

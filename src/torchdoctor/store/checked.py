@@ -11,16 +11,15 @@ import dataclasses
 import json
 import os
 import re
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from torchdoctor.opening import open_plain
 from torchdoctor.store.environment import without_home
-from torchdoctor.store.files import open_plain, replace_file
-from torchdoctor.store.ledger import fits
+from torchdoctor.store.files import replace_file
+from torchdoctor.store.trusted import build, shortened
 
 CHECKS = "checks"
 MOST = 50
@@ -71,7 +70,7 @@ def keep_check(runs: Path, checked: Checked) -> Path:
         raise OSError(f"{folder} is a link")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"check-{int(checked.when)}-{os.getpid()}.json"
-    replace_file(path, json.dumps(_shortened(dataclasses.asdict(checked)), indent=1).encode())
+    replace_file(path, json.dumps(shortened(dataclasses.asdict(checked), LONGEST, MOST_MADE), indent=1).encode())
     for old in _names(folder)[MOST:]:
         with contextlib.suppress(OSError):
             (folder / old).unlink()
@@ -124,32 +123,6 @@ def _read(path: Path) -> Checked | None:
     made = data.pop("checks", [])
     if not isinstance(made, list):
         return None
-    checks = [check for each in made[:MOST_MADE] if (check := _build(Made, each)) is not None]
-    found = _build(Checked, data)
+    checks = [check for each in made[:MOST_MADE] if (check := build(Made, each, LONGEST, MOST_MADE)) is not None]
+    found = build(Checked, data, LONGEST, MOST_MADE, beside=("checks",))
     return dataclasses.replace(found, checks=checks) if found is not None else None
-
-
-T = typing.TypeVar("T", Checked, Made)
-
-
-def _build(kind: type[T], data: Any) -> T | None:
-    hints = _hints(kind)
-    if not isinstance(data, dict) or any(n in data and not fits(data[n], hint) for n, hint in hints.items()):
-        return None
-    try:
-        return kind(**_shortened({name: value for name, value in data.items() if name in hints}))
-    except TypeError:
-        return None
-
-
-@cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    return {name: hint for name, hint in typing.get_type_hints(kind).items() if name != "checks"}
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str):
-        return value[:LONGEST]
-    if isinstance(value, list):
-        return [_shortened(each) for each in value[:MOST_MADE]]
-    return {k: _shortened(v) for k, v in value.items()} if isinstance(value, dict) else value

@@ -12,7 +12,8 @@ from typing import Any
 
 from torchdoctor import __version__
 from torchdoctor.errors import NewerRunError, NotARunError, RunError
-from torchdoctor.store.files import open_plain, replace_file
+from torchdoctor.opening import open_plain
+from torchdoctor.store.files import replace_file
 from torchdoctor.store.names import FORMAT, FileName, is_ours, list_names, run_file
 from torchdoctor.store.process import identify, is_alive
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import UsageError
-from torchdoctor.store.files import open_plain
+from torchdoctor.opening import open_plain
 
 JOURNAL = "journal.jsonl"
 LONGEST = 4000

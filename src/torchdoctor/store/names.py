@@ -29,7 +29,7 @@ TABLES = (SERIES, SCALARS, STATS, HISTOGRAMS, FACTS, DIGEST, LEDGER)
 
 COMPANIONS = (
     *("verdict*.json", "findings*.json", "report*.html", "report*.json", "journal.jsonl", "captures", "*.log"),
-    *("replays.jsonl", "replays.jsonl.tmp"),
+    *("replays.jsonl", "replays.jsonl*.tmp"),
 )
 """What other parts of torchdoctor may put beside the store's own files; removed together with the run."""
 

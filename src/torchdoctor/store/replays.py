@@ -5,25 +5,32 @@ Reading trusts nothing: a line that is not exactly what `keep_replay` writes is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from torchdoctor.facts import BirthFact
-from torchdoctor.store.files import open_plain, replace_file
-from torchdoctor.store.ledger import fits, read_fact
+from torchdoctor.opening import open_plain
+from torchdoctor.store.files import replace_file, write_all
+from torchdoctor.store.ledger import read_fact
+from torchdoctor.store.trusted import build, shortened
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 REPLAYS = "replays.jsonl"
 MOST = 20
 """Replays of a run that are kept, the newest of them."""
 MAX_LINE = 64_000
-"""Bytes of one; a longer one loses its way from the birth to the loss, which may have thousands of links."""
+"""Bytes of one; a longer one loses its way from the birth to the loss, which may have thousands of links, and then the
+ends of its texts and lists."""
 MAX_BYTES = 2 * MOST * MAX_LINE
 LONGEST = 1000
 """Characters of any one text in it."""
@@ -70,15 +77,30 @@ class Replayed:
 def keep_replay(folder: Path, replayed: Replayed) -> None:
     """Add it to those of the run. OSError where the folder cannot be written to."""
     line = _render(replayed)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    handle = os.open(folder / REPLAYS, flags, 0o644)
+    with _locked(folder):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        handle = os.open(folder / REPLAYS, flags, 0o644)
+        try:
+            write_all(handle, line)
+        finally:
+            os.close(handle)
+        lines = _lines(folder)
+        if len(lines) > 2 * MOST:
+            replace_file(folder / REPLAYS, b"".join(each + b"\n" for each in lines[-MOST:]), shared=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One replay at a time: what another adds while this one trims would be lost. The folder itself is locked, since
+    the file is replaced; where that cannot be, the last one wins."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.write(handle, line)
+        if fcntl is not None:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(handle)
-    lines = _lines(folder)
-    if len(lines) > 2 * MOST:
-        replace_file(folder / REPLAYS, b"".join(each + b"\n" for each in lines[-MOST:]))
 
 
 def read_replays(folder: Path) -> list[Replayed]:
@@ -88,20 +110,20 @@ def read_replays(folder: Path) -> list[Replayed]:
 
 
 def _render(replayed: Replayed) -> bytes:
-    data = _shortened(dataclasses.asdict(replayed))
-    line = json.dumps(data, separators=(",", ":")).encode()
-    if len(line) >= MAX_LINE and data["birth"]:
+    """Shortened until it is read back: first the way to the loss goes, then texts and lists are halved."""
+    data, longest, most = dataclasses.asdict(replayed), LONGEST, MOST_LISTED
+    line = _encode(data, longest, most)
+    if len(line) > MAX_LINE and data["birth"]:
         data["birth"] |= {"chain": [], "inputs": [], "shapes": []}
-        line = json.dumps(data, separators=(",", ":")).encode()
+        line = _encode(data, longest, most)
+    while len(line) > MAX_LINE and longest:
+        longest, most = longest // 2, max(1, most // 2)
+        line = _encode(data, longest, most)
     return line + b"\n"
 
 
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str):
-        return value[:LONGEST]
-    if isinstance(value, list | tuple):
-        return [_shortened(v) for v in value[:MOST_LISTED]]
-    return {k: _shortened(v) for k, v in value.items()} if isinstance(value, dict) else value
+def _encode(data: dict[str, Any], longest: int, most: int) -> bytes:
+    return json.dumps(shortened(data, longest, most), separators=(",", ":")).encode()
 
 
 def _lines(folder: Path) -> list[bytes]:
@@ -124,13 +146,8 @@ def _read(line: bytes) -> Replayed | None:
     if not isinstance(data, dict):
         return None
     birth = _birth(data.pop("birth", None))
-    hints = _hints()
-    if any(name in data and not fits(data[name], hint) for name, hint in hints.items()):
-        return None
-    try:
-        return Replayed(**_shortened({k: v for k, v in data.items() if k in hints}), birth=birth)
-    except TypeError:
-        return None
+    found = build(Replayed, data, LONGEST, MOST_LISTED, beside=("birth",))
+    return dataclasses.replace(found, birth=birth) if found is not None else None
 
 
 def _birth(data: Any) -> BirthFact | None:
@@ -138,8 +155,3 @@ def _birth(data: Any) -> BirthFact | None:
         return None
     found = read_fact(BirthFact.kind, json.dumps(data))
     return found if isinstance(found, BirthFact) else None
-
-
-@cache
-def _hints() -> dict[str, Any]:
-    return {name: hint for name, hint in typing.get_type_hints(Replayed).items() if name != "birth"}

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from torchdoctor.opening import open_plain
 from torchdoctor.store.blocks import Floats
-from torchdoctor.store.files import open_plain
 from torchdoctor.store.format import END_OF_STREAM
 
 DAMAGE = (
