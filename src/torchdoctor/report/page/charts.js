@@ -19,7 +19,8 @@ const charting = (() => {
       if (/^[xy]axis/.test(name)) {
         /* Steps need no room of their own: making it for them draws everything twice. */
         const steps = layout[name].title?.text === "step" ? { automargin: false, tickangle: 0, ...(width < 560 ? { nticks: 4 } : {}) } : { automargin: true };
-        if (layout[name].type === "log") layout[name].minorloglabels = "complete"; /* 0.02, not a small 2 */
+        if (layout[name].overlaying) layout[name].tickmode = "auto"; /* else at the other axis' places, odd numbers */
+        if (layout[name].type === "log") Object.assign(layout[name], { minorloglabels: "complete", nticks: 4, tickformat: "~g" }); /* 0.02, not a small 2, and few of them */
         layout[name] = { gridcolor: line, linecolor: line, zerolinecolor: line, ...steps, ...layout[name] };
       }
     }
