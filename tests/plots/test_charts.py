@@ -130,6 +130,25 @@ def test_gradients_that_are_exactly_zero_have_a_colour_of_their_own() -> None:
     assert "gradient-norms" not in titles(dead) and "No gradient reaches 6 of 6" in titles(dead)["gradient-flow"]
 
 
+def test_it_is_said_whose_samples_were_judged() -> None:
+    run = builder().fact(PredictionsFact("train", 3, 60, [20, 20, 20], [18, 19, 2], [30, 25, 5])).build()
+    assert "of training batches" in titles(run)["classes"] and "training" not in titles(whole())["classes"]
+
+
+def test_weights_that_stop_changing_are_told() -> None:
+    ratio = np.where(np.arange(STEPS) < 100, 1e-3, 0.0)
+    run = builder().matrix(signals.UPDATE_RATIO, dict.fromkeys(LAYERS, ratio)).build()
+    assert titles(run)["update-ratio"].startswith("No step after step 99 changes the weights")
+
+
+def test_swings_of_a_loss_that_falls_by_decades_are_no_spikes() -> None:
+    steps = np.arange(STEPS)
+    loss = np.exp(-steps / 12) * (1.5 + np.sin(steps / 2)) + 4e-4 * np.random.default_rng(0).uniform(0.9, 1.1, STEPS)
+    run = RunBuilder(STEPS).scalar(signals.LOSS_TRAIN, loss).build()
+    (chart,) = [c for c in plots.charts(run) if c.name == "loss"]
+    assert "spike" not in [trace["name"] for trace in chart.data]
+
+
 def test_confusions_are_counts() -> None:
     (chart,) = [c for c in plots.charts(whole()) if c.name == "confusion"]
     assert chart.data[0]["z"][2, 0] == 15

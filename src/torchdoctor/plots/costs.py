@@ -35,6 +35,8 @@ USUAL = 0.95
 LOOKS = 8
 """At a signal in a stretch."""
 USUAL_LOOK = 0.25
+CLOSE_LOOK = 3.0
+"""Times our usual share of a step."""
 LEVEL = 0.05
 """Change of memory, as a share, that is none."""
 LARGE = 0.3
@@ -47,13 +49,14 @@ def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     traces = [(name, trace, colour) for name, trace, colour in traces if _is_known(trace)]
     if not _is_known(whole) or not traces:
         return None
+    usual = _usual_steps(whole, run.scalar(TIME_OWN))
     ends = _stretches([whole, *(trace for _, trace, _ in traces)])
-    steps, step_S = ends, _levels(whole, ends, dense=True)
+    steps, step_S = ends, _levels(whole, ends, usual)
     chart = Chart("time", "", layout=axes("step", "milliseconds a step"))
     rest, shares = step_S.copy(), {}
     other = "everything else" if "forward" in {name for name, _, _ in traces} else "forward and everything else"
     for name, trace, colour in traces:
-        part_S = _levels(trace, ends, dense=2 * len(trace) > len(whole))
+        part_S = _levels(trace, ends, usual if 2 * len(trace) > len(whole) else None)
         rest = rest - part_S
         shares[name] = _share(part_S, step_S)
         chart.data.append(_area(name, steps, 1e3 * part_S, colour))
@@ -67,7 +70,8 @@ def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     chart.title = (
         f"A step takes {text}, and waits for data {percent(waiting)} of it"
         if waiting > LARGE
-        else f"A step takes {text}, most of it {name} ({percent(shares[name])})"
+        else f"A step takes {text}, {'most of it' if shares[name] > 0.5 else 'the largest part'} {name} "
+        f"({percent(shares[name])})"
     )
     mark_findings(chart, [f for f in findings if f.family == "throughput"], int(whole.steps[-1]))
     return chart
@@ -128,14 +132,23 @@ def _stretches(traces: Sequence[Trace]) -> np.ndarray:
     return np.array([part[-1] for part in parts[:-1]] + [max(int(trace.steps[-1]) for trace in traces)])
 
 
-def _levels(trace: Trace, ends: np.ndarray, dense: bool) -> Floats:
+def _usual_steps(whole: Trace, own: Trace) -> np.ndarray:
+    """Those on which nothing was looked at closely: that takes many times as long, and is told elsewhere."""
+    if not len(own) or not np.isfinite(own.values).any():
+        return whole.steps
+    return own.steps[~(own.values > CLOSE_LOOK * np.nanmedian(own.values))]
+
+
+def _levels(trace: Trace, ends: np.ndarray, usual: np.ndarray | None) -> Floats:
     """Of each stretch; one without a look has what its neighbours have. What every step has, such as waiting, comes
-    in bursts: its mean. The rest is known on some steps, half of them looked at closely and so slower: a low one."""
+    in bursts: its mean over the `usual` ones. The rest is known on some steps, half of them looked at closely and so
+    slower: a low one."""
     at = np.minimum(np.searchsorted(ends, trace.steps), len(ends) - 1)
-    found, finite = np.full(len(ends), np.nan), np.isfinite(trace.values)
-    for stretch in np.unique(at[finite]):
-        own = trace.values[finite & (at == stretch)]
-        found[stretch] = own.mean() if dense else np.quantile(own, USUAL_LOOK)
+    counted = np.isfinite(trace.values) & (np.isin(trace.steps, usual) if usual is not None else True)
+    found = np.full(len(ends), np.nan)
+    for stretch in np.unique(at[counted]):
+        part = trace.values[counted & (at == stretch)]
+        found[stretch] = part.mean() if usual is not None else np.quantile(part, USUAL_LOOK)
     known = np.isfinite(found)
     return np.interp(np.arange(len(ends)), np.flatnonzero(known), found[known]) if known.any() else found
 

@@ -38,7 +38,7 @@ def draw_layer_update(run: Run, layer: str) -> Chart | None:
     trace = own_columns(run, UPDATE_RATIO, layer)
     if not (trace.values > 0).any():
         return None
-    chart = Chart("layer-update", "", layout=axes("step", "change over weight", log=True))
+    chart = Chart("layer-update", "", layout=axes("step", "change / weight", log=True))
     shape, note = band(*HEALTHY_UPDATES, "usual: 0.01 % to 1 % a step")
     chart.layout |= {"shapes": [shape], "annotations": [note]}
     said = []

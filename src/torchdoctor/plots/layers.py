@@ -78,9 +78,7 @@ def draw_update_ratio(run: Run, findings: Sequence[Finding] = ()) -> Chart | Non
     if not len(trace) or not (trace.values > 0).any():
         return None
     low, high = HEALTHY_UPDATES
-    chart = Chart(
-        "update-ratio", _ratio_title(trace), layout=axes("step", "change of a step over the weight", log=True)
-    )
+    chart = Chart("update-ratio", _ratio_title(trace), layout=axes("step", "change / weight", log=True))
     shape, note = band(low, high, "usual: 0.01 % to 1 % a step")
     chart.layout |= {"shapes": [shape], "annotations": [note]}
     values = positive(trace.values)
@@ -144,6 +142,10 @@ def _ratio_title(trace: Trace) -> str:
     known = np.isfinite(level)
     if not known.any():
         return "How far a step moves the weights is not known, or not finite"
+    if (level[known] == 0).all():
+        moved = np.flatnonzero((trace.values > 0).any(axis=1))
+        since = f" after step {trace.steps[moved[-1]]:,}" if len(moved) else ""
+        return f"No step{since} changes the weights, or they are not finite"
     said = f"A step changes the weights by {figure(float(np.median(level[known])))} of their size"
     outside = [
         f"{word} than usual in {_count(found, names)}"

@@ -58,7 +58,7 @@ def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
     raw = {"opacity": 0.5, "width": 1, "hoverinfo": "skip"}
     chart.data.append(line(name, trace.steps, trace.values, colour, **raw))
     chart.data.append(line(f"{name}, smoothed", trace.steps, smoothed, colour, width=2.5))
-    at = find_spikes(trace.high, smoothed)
+    at = find_spikes(*_scaled(trace.high, smoothed))
     if len(at):
         chart.data.append(_marks("spike", "triangle-up", trace.steps[at], trace.high[at]))
     level = float(trace.values[finite].max()) if finite.any() else 1.0
@@ -66,6 +66,14 @@ def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
         if len(rows):
             rows = rows[:SPIKES_SHOWN]
             chart.data.append(_marks(said, "x", trace.steps[rows], np.full(len(rows), level)))
+
+
+def _scaled(high: Floats, smoothed: Floats) -> tuple[Floats, Floats]:
+    """As the axis shows them: a loss that falls by decades has its scatter in proportion."""
+    if not _is_wide(np.concatenate([high, smoothed])):
+        return high, smoothed
+    with np.errstate(invalid="ignore"):
+        return np.log(high), np.log(smoothed)
 
 
 def _broken_rows(finite: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -50,6 +50,7 @@ def draw_classes(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
         chart.title = f"None of the {fact.classes} classes is ever found: no prediction is right"
     else:
         chart.title = f"All {fact.classes} classes are found about equally well ({percent(mean)} on average)"
+    chart.title += _of(fact)
     return chart
 
 
@@ -70,7 +71,9 @@ def draw_confusion(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     layout = axes("predicted", "true class", hovermode="closest")
     layout["xaxis"] |= {"type": "category"}
     layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
-    return Chart("confusion", f"Most often class {true} is taken for class {said}: {samples} samples", [heat], layout)
+    return Chart(
+        "confusion", f"Most often class {true} is taken for class {said}: {samples} samples{_of(fact)}", [heat], layout
+    )
 
 
 def draw_calibration(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -88,7 +91,7 @@ def draw_calibration(run: Run, findings: Sequence[Finding] = ()) -> Chart | None
     )
     chart.layout["xaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     chart.layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
-    chart.title = _calibration_title(size / size.sum(), sure - right, fact.ece)
+    chart.title = _calibration_title(size / size.sum(), sure - right, fact.ece) + _of(fact)
     return chart
 
 
@@ -114,7 +117,7 @@ def draw_worst(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     names = [f"sample {row['index']}" for row in rows]
     said = [_mistake(row) for row in rows]
     bars = {"type": "bar", "orientation": "h", "x": [row["loss"] for row in rows], "y": names, "text": said}
-    title = _worst_title([row["loss"] for row in rows], fact)
+    title = _worst_title([row["loss"] for row in rows], fact) + _of(fact)
     layout = axes("loss", "", hovermode="closest") | {"yaxis": {"autorange": "reversed", "type": "category"}}
     return Chart("worst", title, [{**bars, "marker": {"color": RED}, "opacity": 0.8}], layout, tall=True)
 
@@ -140,9 +143,18 @@ def _mistake(row: dict[str, object]) -> str:
     if row.get("predicted") is None:
         return ""
     sure = row.get("confidence")
-    return f"is {row.get('label')}, said {row['predicted']}" + (
+    return f"is {_plain(row.get('label'))}, said {_plain(row['predicted'])}" + (
         f" ({sure:.0%} sure)" if isinstance(sure, float) else ""
     )
+
+
+def _plain(value: object) -> str:
+    return figure(value) if isinstance(value, float) else str(value)
+
+
+def _of(fact: PredictionsFact | SamplesFact) -> str:
+    """Of which samples it is said, where they are not those of validation."""
+    return "" if fact.phase == VALIDATION else "; of training batches, validation was not seen"
 
 
 def _last(run: Run, kind: type[F]) -> F | None:
