@@ -215,6 +215,7 @@ def layered_run() -> Run:
         signals.ACTIVATION["dead"].name: Trace.raw([0, 1], [[0.9, np.nan]] * 2, outputs),
         signals.ACTIVATION["saturated"].name: Trace.raw([0, 1], [[np.nan, 0.8]] * 2, outputs),
         signals.ACTIVATION["std"].name: Trace.raw([0, 1], [[1.0, 1.0]] * 2, outputs),
+        signals.ACTIVATION["nonfinite"].name: Trace.raw([0, 1, 2], [[0, 0], [0, 7], [0, np.nan]], outputs),
     }
     facts = [
         *(ParameterFact(n, [2] * (1 + n.endswith("t")), "f", "cpu", n.rpartition(".")[0], "Linear") for n in columns),
@@ -227,7 +228,8 @@ def layered_run() -> Run:
 def test_layers_are_marked_by_what_is_wrong_with_them() -> None:
     marks = find_marks(layered_run())
     assert marks["net.0"] == [("error", "no gradient: weight, bias")]
-    assert marks["net.1"] == [("warning", "90 % dead")] and marks["net.3"] == [("warning", "80 % saturated")]
+    assert marks["net.1"] == [("warning", "90 % dead")]
+    assert marks["net.3"] == [("error", "output not finite"), ("warning", "80 % saturated")]
     assert marks["net.2"] == [("info", "large updates: 20 % a step")]
 
 

@@ -60,6 +60,8 @@ def find_marks(run: Run) -> dict[str, list[tuple[str, str]]]:
     for names, said in ((without, "no gradient"), (broken, "gradient not finite")):
         for layer, own in _by_layer(run, names).items():
             found.setdefault(layer, []).append(("error", f"{said}: {', '.join(own)}"))
+    for name in _broken_outputs(run):
+        found.setdefault(name, []).append(("error", "output not finite"))
     for kind, limit in (("dead", MANY_DEAD), ("saturated", FLAT_ENDS)):
         for name, level in _late(run.matrix(ACTIVATION[kind])):
             if level > limit:
@@ -73,6 +75,13 @@ def find_marks(run: Run) -> dict[str, list[tuple[str, str]]]:
         said = f"{'large' if level > high else 'small'} updates: {share(level)} a step"
         found.setdefault(module_of(run, name), []).append(("info", said))
     return found
+
+
+def _broken_outputs(run: Run) -> list[str]:
+    """By the last look at each: what breaks does so late, and does not mend."""
+    trace = run.matrix(ACTIVATION["nonfinite"])
+    last = [column.values[np.isfinite(column.values)][-1:] for column in map(trace.column, trace.columns)]
+    return [name for name, value in zip(trace.columns, last, strict=True) if len(value) and value[0] > 0]
 
 
 def _by_layer(run: Run, parameters: set[str]) -> dict[str, list[str]]:
