@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -145,6 +146,34 @@ def test_a_loader_stays_where_it_is() -> None:
     torchdoctor.preview_batches(loader)
     assert torch.equal(generator.get_state(), states[0]) and torch.equal(torch.random.get_rng_state(), states[1])
     assert random.getstate() == states[2]
+
+
+def test_a_preview_holds_no_more_than_it_shows() -> None:
+    batches = [(torch.randn(32, 3, 64, 64), torch.zeros(32, 64, 64).long()) for _ in range(4)]
+    given = sum(t.nbytes for batch in batches for t in batch)
+    tracemalloc.start()
+    try:
+        found = torchdoctor.preview_batches(batches, batches, samples=4)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 0.2 * given, peak / given
+    whole = torch.cat([x for x, _ in batches]).double()
+    (split, _) = found.splits
+    assert split.samples == 128 and (split.low, split.high) == (whole.min(), whole.max())
+    assert (split.mean, split.spread) == pytest.approx((whole.mean().item(), whole.std(correction=0).item()))
+    assert split.channel_spreads == pytest.approx(whole.std((0, 2, 3), correction=0).tolist())
+    assert found.title == "128 of 128 validation samples looked at are also among the training samples"
+
+
+def test_batches_without_samples_are_said() -> None:
+    empty = (torch.rand(0, 3, 8, 8), torch.zeros(0).long())
+    with pytest.raises(UsageError, match="the training batches hold no sample"):
+        torchdoctor.preview_batches([empty])
+    with pytest.raises(UsageError, match="the validation batches hold no sample"):
+        torchdoctor.preview_batches([(PICTURES, CLASSES)], [empty])
+    with pytest.raises(UsageError, match="the batch holds no sample"):
+        torchdoctor.saliency(Stamp(), empty)
 
 
 # -- mistakes -------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from torchdoctor.plots.attention_maps import Map, draw_attention
 from torchdoctor.plots.palette import RED
 from torchdoctor.plots.saliency_maps import draw_saliency
 from torchdoctor.plots.sample_kinds import IMAGE, SERIES, TABLE, TOKENS, kind_of, pictures_of, shown_part
-from torchdoctor.plots.samples import Group, draw_samples, paint, scale_of
+from torchdoctor.plots.sample_values import measure_samples
+from torchdoctor.plots.samples import POINTS, Group, draw_samples, paint, scale_of, thin
 
 RANDOM = np.random.default_rng(0)
 BLUER = np.array([0, 0, 3])[:, None, None]
@@ -123,6 +124,47 @@ def test_values_that_are_not_finite_are_counted_and_red() -> None:
     rows = draw_samples("batches", "", [Group("training", [np.array([1.0, np.nan])] * 3)])
     assert "NaN" in rows.title
     json.dumps(rows.to_json(), allow_nan=False)
+
+
+def test_a_pulse_between_the_points_that_are_drawn_is_seen() -> None:
+    curves = [RANDOM.random((2, 5000)) for _ in range(3)]
+    curves[1][1, 1003:1005] = 50.0
+    curves[2][0, 1234] = np.nan
+    chart = draw_samples("batches", "", [Group("training", curves)])
+    drawn = [np.asarray(trace["y"]) for trace in chart.data if trace.get("mode") == "lines" and len(trace["y"]) > 9]
+    assert len(drawn) == 6 and all(len(y) <= POINTS + 3 for y in drawn)
+    heights = [np.nanmax(y) - np.nanmin(y) for y in drawn]
+    assert int(np.argmax(heights)) == 3 and sorted(heights)[-2] < 0.05 * heights[3]
+    assert any(trace.get("marker", {}).get("symbol") == "x" for trace in chart.data)
+
+
+@pytest.mark.parametrize("shape", [(500, 301), (500, 301, 3)])
+def test_a_pixel_of_a_large_picture_that_stands_out_stays(shape: tuple[int, ...]) -> None:
+    picture = np.random.default_rng(0).random(shape)
+    picture[217, 100], picture[311, 299], picture[499, 300] = 50.0, -50.0, np.nan
+    small = thin(picture)
+    assert max(small.shape[:2]) <= 192 and small.ndim == picture.ndim
+    assert np.nanmax(small) == 50 and np.nanmin(small) == -50 and np.isnan(small[-1, -1]).all()
+    assert np.array_equal(thin(picture[:190, :190]), picture[:190, :190])
+
+
+def test_what_is_measured_piece_by_piece_is_what_all_of_it_gives() -> None:
+    samples = [RANDOM.normal(1e6, 2.0, size=(3, 5, 7)) for _ in range(11)]
+    samples[4][1] = np.nan
+    seen, whole = measure_samples(samples, IMAGE).values, np.stack(samples)
+    assert (seen.mean, seen.spread) == pytest.approx((np.nanmean(whole), np.nanstd(whole)), rel=1e-9)
+    assert (seen.low, seen.high) == (np.nanmin(whole), np.nanmax(whole))
+    assert (seen.not_finite, seen.holding, seen.samples) == (35, 1, 11)
+    assert seen.means == pytest.approx(np.nanmean(whole, axis=(0, 2, 3)))
+    assert seen.spreads == pytest.approx(np.nanstd(whole, axis=(0, 2, 3)), rel=1e-9)
+    middles = np.nanmean(whole[:, 0], axis=(1, 2))
+    assert seen.errors[0] == pytest.approx(middles.std() / np.sqrt(10))
+    assert measure_samples([np.full((3, 9), 0.1)] * 5, SERIES).values.spreads.tolist() == [0, 0, 0]
+
+
+def test_a_large_constant_has_a_scale() -> None:
+    low, high = scale_of([np.full(9, 3e38)])
+    assert low < 3e38 < high and paint(np.full((2, 2), 3e38), (low, high)).max() in (127, 128)
 
 
 def test_captions_are_no_markup() -> None:

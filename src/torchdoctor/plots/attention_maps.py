@@ -12,7 +12,7 @@ from torchdoctor.plots.chart import Chart, shorten
 from torchdoctor.plots.palette import HEAT, RED
 from torchdoctor.plots.png import picture_uri
 from torchdoctor.plots.sample_kinds import Array
-from torchdoctor.plots.samples import HEADROOM, MARGIN, fit, plain_text, shade
+from torchdoctor.plots.samples import HEADROOM, MARGIN, fit, plain_text, shade, thin
 
 MOST_HEADS, MOST_LAYERS = 16, 24
 """That are drawn; more would be too small to see."""
@@ -84,7 +84,7 @@ def _write_captions(maps: Sequence[Map], rows: dict[str, float], colour: str | N
 def _place(m: Map, y: float) -> dict[str, Any]:
     size = {"sizex": 0.94, "sizey": PICTURE, "sizing": "contain", "xref": "x", "yref": "y", "layer": "above"}
     place = {"x": m.head + 0.5, "y": y + 0.22 + PICTURE, "xanchor": "center", "yanchor": "bottom"}
-    return {"source": picture_uri(fit(shade(m.weights))), **size, **place}
+    return {"source": picture_uri(fit(shade(thin(m.weights)))), **size, **place}
 
 
 def _tell(m: Map) -> str:

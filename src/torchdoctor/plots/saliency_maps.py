@@ -11,7 +11,7 @@ from torchdoctor.plots.chart import Chart, axes, line
 from torchdoctor.plots.palette import BLUE, CYCLE, GREY, ORANGE
 from torchdoctor.plots.png import picture_uri
 from torchdoctor.plots.sample_kinds import IMAGE, SERIES, TABLE, Array, curves_of, pictures_of
-from torchdoctor.plots.samples import HEADROOM, MARGIN, fit, paint, plain_text, scale_of, shade
+from torchdoctor.plots.samples import HEADROOM, MARGIN, fit, paint, plain_text, scale_of, shade, thin
 
 MOST_BARS = 30
 HEIGHT = 380
@@ -40,10 +40,10 @@ def picture_map(saliency: Array) -> Array:
 
 
 def _draw_map(title: str, values: Array, saliency: Array) -> Chart:
-    picture = fit(paint(pictures_of(values)[0], scale_of([values])))
+    picture = fit(paint(thin(pictures_of(values)[0]), scale_of([values])))
     heat = picture_map(saliency)
     most = float(np.percentile(heat, TOP)) or float(heat.max(initial=0.0))
-    drawn = (("the input", picture), ("what the answer hangs on", fit(shade(heat, most))))
+    drawn = (("the input", picture), ("what the answer hangs on", fit(shade(thin(heat), most))))
     axis: dict[str, Any] = {"visible": False, "fixedrange": True}
     layout: dict[str, Any] = {"xaxis": {**axis, "range": [0, 2]}, "yaxis": {**axis, "range": [1.1, 0]}}
     layout |= {"hovermode": "closest", "height": HEIGHT + HEADROOM - 60, "margin": MARGIN}

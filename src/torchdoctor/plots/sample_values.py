@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,34 +52,132 @@ class Values:
         return f"{_number(self.low)} to {_number(self.high)}"
 
 
-def measure_values(samples: Sequence[Array], kind: str | None = None) -> Values:
-    kind = kind or kind_of(samples[0])
-    flat = [np.asarray(s, np.float64).ravel() for s in samples]
-    whole = np.concatenate(flat) if flat else np.zeros(0)
-    finite = whole[np.isfinite(whole)]
-    bad = [int((~np.isfinite(values)).sum()) for values in flat]
-    parts = [_by_feature(s, kind) for s in samples]
-    low, high, mean, spread = (
-        (float(finite.min()), float(finite.max()), float(finite.mean()), float(finite.std()))
-        if len(finite)
-        else (np.nan,) * 4
-    )
-    padding = padding_share(samples) if kind == TOKENS else None
-    return Values(len(samples), low, high, mean, spread, sum(bad), sum(map(bool, bad)), *_profile(parts), padding)
+class Measure:
+    """Takes samples one after the other, and holds none of them."""
+
+    def __init__(self, kind: str | None = None) -> None:
+        self.kind = kind or TABLE
+        self._is_told = kind is not None
+        self.samples = self._bad = self._holding = 0
+        self.shapes: dict[tuple[int, ...], None] = {}
+        self.prints: list[bytes] = []
+        """of the samples: alike ones have the same"""
+        self.telling: set[bytes] = set()
+        """those of samples that are not alike by chance: neither short nor of one value throughout"""
+        self._low, self._high = np.inf, -np.inf
+        self._whole = _Moments(1)
+        self._by_feature: _Moments | None = None
+        self._is_ragged = False
+        """samples have different numbers of channels or columns"""
+        self._ends: list[tuple[int, int, int]] = []
+        """of token ids: the last, how often it stands at the end, and how many there are"""
+
+    def add(self, sample: Array) -> None:
+        if not self.samples and not self._is_told:
+            self.kind = kind_of(sample)
+        self.samples += 1
+        self.shapes[sample.shape] = None
+        values = np.asarray(sample, np.float64)
+        known = values[np.isfinite(values)]
+        self._bad += values.size - known.size
+        self._holding += known.size < values.size
+        low, high = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
+        self._low, self._high = min(self._low, low), max(self._high, high)
+        self._whole.add(known.reshape(1, -1), by_value=True)
+        self._note_print(sample, low < high)
+        if self.kind == TOKENS and sample.size:
+            last = int(sample.reshape(-1)[-1])
+            self._ends.append((last, _run_at_end(sample.reshape(-1), last), sample.size))
+        parts = _by_feature(values, self.kind)
+        self._by_feature = self._by_feature or _Moments(len(parts))
+        self._is_ragged |= len(parts) != self._by_feature.size
+        if not self._is_ragged:
+            self._by_feature.add(parts)
+
+    def _note_print(self, sample: Array, varies: bool) -> None:
+        whole = np.ascontiguousarray(sample)
+        mark = hashlib.blake2b(whole.view(np.uint8) if whole.ndim else whole.tobytes(), digest_size=16)
+        mark.update(f"{sample.shape} {sample.dtype}".encode())
+        self.prints.append(mark.digest())
+        if sample.size >= TELLING and varies:
+            self.telling.add(self.prints[-1])
+
+    @property
+    def values(self) -> Values:
+        none = np.zeros(0)
+        parts = self._by_feature if not self._is_ragged else None
+        profile = (parts.mean, parts.spread, parts.error) if parts is not None else (none, none, none)
+        low, high = (self._low, self._high) if self._low <= self._high else (np.nan, np.nan)
+        whole = float(self._whole.mean[0]), float(self._whole.spread[0])
+        padding = _padding_share(self._ends) if self.kind == TOKENS else None
+        return Values(self.samples, low, high, *whole, self._bad, self._holding, *profile, padding)
 
 
-def describe_splits(headings: Sequence[str], samples: Sequence[Sequence[Array]], kind: str) -> str:
+class _Moments:
+    """Mean and spread of each of some features, sample by sample, without the squares of large numbers."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self._samples = size, 0
+        self._weight, self._mean, self._between, self._within = (np.zeros(size) for _ in range(4))
+
+    def add(self, rows_FP: Array, by_value: bool = False) -> None:
+        """What is finite in each row; samples count alike, or by how many values they have."""
+        known = np.isfinite(rows_FP)
+        count = known.sum(axis=1)
+        here = count > 0
+        if not here.any():
+            return
+        self._samples += 1
+        first = rows_FP[np.arange(len(rows_FP)), known.argmax(axis=1)]  # of a constant nothing but 0 is left
+        with np.errstate(all="ignore"):
+            apart = np.where(known, rows_FP - first[:, None], 0.0)
+            middle = apart.sum(axis=1) / np.maximum(count, 1)
+            inside = np.where(known, (apart - middle[:, None]) ** 2, 0.0).sum(axis=1) / np.maximum(count, 1)
+            weight = np.where(here, count if by_value else 1, 0)
+            total = self._weight + weight
+            step = np.where(here, first + middle - self._mean, 0.0)
+            share = weight / np.maximum(total, 1)
+            self._between += step**2 * self._weight * share
+            self._within += np.where(here, inside, 0.0) * weight
+            self._mean += step * share
+        self._weight = total
+
+    @property
+    def mean(self) -> Array:
+        return np.where(self._weight > 0, self._mean, np.nan)
+
+    @property
+    def spread(self) -> Array:
+        return np.sqrt(self._over(self._between + self._within))
+
+    @property
+    def error(self) -> Array:
+        """Standard error of the mean, from the means of the samples."""
+        return np.sqrt(self._over(self._between) / max(1, self._samples - 1))
+
+    def _over(self, total: Array) -> Array:
+        return np.where(self._weight > 0, total / np.maximum(self._weight, 1), np.nan)
+
+
+def measure_samples(samples: Iterable[Array], kind: str | None = None) -> Measure:
+    measured = Measure(kind)
+    for sample in samples:
+        measured.add(np.asarray(sample))
+    return measured
+
+
+def describe_splits(headings: Sequence[str], splits: Sequence[Measure]) -> str:
     """The most telling thing about them, in a sentence; the first split is what others are held against."""
-    values = [measure_values(split, kind) for split in samples]
+    values, kind = [split.values for split in splits], splits[0].kind
     for heading, seen in zip(headings, values, strict=True):
         if seen.not_finite:
             named = f"{seen.holding} of {seen.samples} {heading} samples {'holds' if seen.holding == 1 else 'hold'}"
             return f"{named} NaN or infinity ({seen.not_finite:,} values)"
     for at in range(1, len(values)):
-        told = _difference(headings[0], headings[at], samples[0], samples[at], values[0], values[at], kind)
+        told = _difference(headings[0], headings[at], splits[0], splits[at], values[0], values[at])
         if told:
             return told
-    return _oddity(headings, samples, values, kind) or _range(headings, values, kind)
+    return _oddity(headings, splits, values, kind) or _range(headings, values, kind)
 
 
 def describe_difference(first: Values, other: Values, kind: str) -> int | None:
@@ -96,15 +195,14 @@ def describe_difference(first: Values, other: Values, kind: str) -> int | None:
     return int(np.argmax(np.where(found, np.maximum(far, wider), -1.0))) if found.any() else None
 
 
-def padding_share(samples: Sequence[Array]) -> float | None:
+def _padding_share(ends: Sequence[tuple[int, int, int]]) -> float | None:
     """Of token ids: the run at the end of each that the longest such runs agree on; None where there is none."""
-    ends = [int(s[-1]) for s in samples if s.size]
-    ids, counts = np.unique(ends, return_counts=True)
-    runs = {int(i): [_run_at_end(s, int(i)) for s in samples] for i in ids[counts > 1]}
+    ids, counts = np.unique([last for last, _, _ in ends], return_counts=True)
+    runs = {int(i): [run for last, run, _ in ends if last == i] for i in ids[counts > 1]}
     pad = max(runs, key=lambda i: sum(runs[i]), default=None)
     if pad is None or max(runs[pad]) < 2:
         return None
-    return sum(runs[pad]) / max(1, sum(s.size for s in samples))
+    return sum(runs[pad]) / max(1, sum(size for _, _, size in ends))
 
 
 def _run_at_end(sample: Array, pad: int) -> int:
@@ -123,27 +221,8 @@ def _by_feature(sample: Array, kind: str) -> Array:
     return sample.reshape(1, -1) if axis is None else np.moveaxis(sample, axis, 0).reshape(sample.shape[axis], -1)
 
 
-def _profile(parts: Sequence[Array]) -> tuple[Array, Array, Array]:
-    if not parts or any(len(p) != len(parts[0]) for p in parts):
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    mean_SF, square_SF = (np.array([_nan_mean(p**power) for p in parts]) for power in (1, 2))
-    mean_F = _nan_mean(mean_SF.T)
-    spread_F = np.sqrt(np.maximum(_nan_mean(square_SF.T) - mean_F**2, 0.0))
-    noise_F = np.sqrt(_nan_mean(((mean_SF - mean_F) ** 2).T) / max(1, len(parts) - 1))
-    return mean_F, spread_F, noise_F
-
-
-def _nan_mean(rows: Array) -> Array:
-    """Of what is finite in each row; of a row without NaN."""
-    known = np.isfinite(rows)
-    total = np.where(known, rows, 0.0).sum(axis=-1)
-    return np.divide(total, known.sum(axis=-1), out=np.full(len(rows), np.nan), where=known.any(axis=-1))
-
-
-def _difference(
-    one: str, other: str, first: Sequence[Array], second: Sequence[Array], a: Values, b: Values, kind: str
-) -> str | None:
-    shapes = {s.shape for s in first}, {s.shape for s in second}
+def _difference(one: str, other: str, first: Measure, second: Measure, a: Values, b: Values) -> str | None:
+    kind, shapes = first.kind, (first.shapes, second.shapes)
     if kind != TOKENS and all(len(s) == 1 for s in shapes) and shapes[0] != shapes[1]:
         sizes = [" x ".join(map(str, next(iter(s)))) for s in shapes]
         return f"{_first(other)} samples are {sizes[1]}, {one} samples {sizes[0]}"
@@ -152,9 +231,9 @@ def _difference(
     at = describe_difference(a, b, kind)
     if at is not None:
         return _name_difference(one, other, a, b, kind, at)
-    same = _shared(first, second)
+    same = sum(mark in first.telling for mark in second.prints)
     if same:
-        return f"{same} of {len(second)} {other} samples looked at are also among the {one} samples"
+        return f"{same} of {second.samples} {other} samples looked at are also among the {one} samples"
     return None
 
 
@@ -170,10 +249,10 @@ def _name_difference(one: str, other: str, a: Values, b: Values, kind: str, at: 
     return f"{_first(where)} is {means[0]} on average in {other}, {means[1]} in {one}"
 
 
-def _oddity(headings: Sequence[str], samples: Sequence[Sequence[Array]], values: Sequence[Values], kind: str) -> str:
-    for heading, split in zip(headings, samples, strict=True):
-        if len(split) >= CERTAIN and all(np.array_equal(s, split[0]) for s in split[1:]):
-            return f"All {len(split)} {heading} samples looked at are the same"
+def _oddity(headings: Sequence[str], splits: Sequence[Measure], values: Sequence[Values], kind: str) -> str:
+    for heading, split in zip(headings, splits, strict=True):
+        if split.samples >= CERTAIN and len(set(split.prints)) == 1:
+            return f"All {split.samples} {heading} samples looked at are the same"
     first, heading = values[0], headings[0]
     still = np.flatnonzero(first.spreads == 0) if first.samples >= CERTAIN else np.zeros(0, int)
     if kind != TOKENS and len(still) and len(first.spreads) > 1:
@@ -201,12 +280,6 @@ def _range(headings: Sequence[str], values: Sequence[Values], kind: str) -> str:
 
 def _union(values: Sequence[Values]) -> str:
     return f"{_number(min(v.low for v in values))} to {_number(max(v.high for v in values))}"
-
-
-def _shared(first: Sequence[Array], second: Sequence[Array]) -> int:
-    """Samples of both; short ones, and those of one value throughout, may be alike by chance."""
-    seen = {(s.shape, s.tobytes()) for s in first if s.size >= TELLING and s.min() < s.max()}
-    return sum((s.shape, s.tobytes()) in seen for s in second)
 
 
 def _number(value: float) -> str:

@@ -27,8 +27,9 @@ from torchdoctor.plots.sample_kinds import (
     pictures_of,
     shown_part,
 )
-from torchdoctor.plots.sample_values import describe_splits
+from torchdoctor.plots.sample_values import describe_splits, measure_samples
 from torchdoctor.plots.svg import CIVIDIS
+from torchdoctor.plots.thinning import pick
 
 COLUMNS, BESIDE = 6, 3
 """Samples in a row of one group, and of each of two that stand beside each other: a phone shows them still."""
@@ -78,7 +79,9 @@ def draw_samples(name: str, title: str, groups: Sequence[Group], kind: str | Non
     kinds = {g.quantity: kind or _common_kind(g.arrays) for g in reversed(groups)}
     if not title:
         first = [g for g in groups if g.quantity == groups[0].quantity]
-        title = describe_splits([g.heading for g in first], [g.arrays for g in first], kinds[first[0].quantity])
+        title = describe_splits(
+            [g.heading for g in first], [measure_samples(g.arrays, kinds[g.quantity]) for g in first]
+        )
     if kinds[groups[0].quantity] in (TOKENS, TABLE):
         return _draw_rows(name, title, groups, kinds)
     return _draw_grid(name, title, groups, kinds)
@@ -89,16 +92,17 @@ def _common_kind(arrays: Sequence[Array]) -> str:
     return kinds.pop() if len(kinds) == 1 else TABLE
 
 
-def scale_of(arrays: Sequence[Array]) -> tuple[float, float]:
-    """The range that is drawn, without the outermost values."""
+def scale_of(arrays: Sequence[Array], tail: float = TAIL) -> tuple[float, float]:
+    """The range that is drawn, without the outermost values: `tail` percent at either end."""
     values = np.concatenate([np.asarray(a, np.float64).ravel() for a in arrays])
     known = values[np.isfinite(values)]
     if not len(known):
         return 0.0, 1.0
-    low, high = np.percentile(known, [TAIL, 100 - TAIL])
+    low, high = np.percentile(known, [tail, 100 - tail])
     if low == high:
         low, high = known.min(), known.max()
-    return (float(low), float(high)) if low < high else (float(low) - 0.5, float(low) + 0.5)
+    beside = max(0.5, abs(float(low)) / 1000)  # of large numbers, half of one is nothing
+    return (float(low), float(high)) if low < high else (float(low) - beside, float(low) + beside)
 
 
 def paint(picture: Array, scale: tuple[float, float]) -> Any:
@@ -126,13 +130,27 @@ def shade(picture: Array, most: float | None = None) -> Any:
     return np.stack([np.interp(at, np.arange(len(stops)), stops[:, i]) for i in range(3)], -1).astype(np.uint8)
 
 
+def thin(picture: Array) -> Array:
+    """A large picture with fewer pixels: of each block the one that stands out most, and first what is not finite."""
+    rows, columns = picture.shape[:2]
+    step = -(-max(rows, columns) // (2 * SHARP))
+    if step <= 1:
+        return picture
+    down, across = -(-rows // step), -(-columns // step)
+    missing = [(0, down * step - rows), (0, across * step - columns), *[(0, 0)] * (picture.ndim - 2)]
+    whole = np.pad(picture, missing, mode="edge").reshape(down, step, across, step, -1)
+    blocks = whole.swapaxes(1, 2).reshape(down, across, step * step, -1)
+    size = np.asarray(blocks, np.float64).sum(axis=-1)
+    known = np.isfinite(size)
+    middle = np.where(known, size, 0.0).sum(axis=-1) / np.maximum(known.sum(axis=-1), 1)
+    away = np.where(known, np.abs(np.where(known, size, 0.0) - middle[..., None]), np.inf)
+    chosen = np.take_along_axis(blocks, away.argmax(axis=-1)[..., None, None], axis=2)
+    return chosen.reshape(down, across, *picture.shape[2:])
+
+
 def fit(pixels: Any) -> Any:
-    """Small pictures enlarged without blur, large ones thinned."""
-    longest = max(pixels.shape[:2])
-    if longest > 2 * SHARP:
-        step = -(-longest // (2 * SHARP))
-        return pixels[::step, ::step]
-    times = max(1, SHARP // longest)
+    """Small pictures enlarged without blur."""
+    times = max(1, SHARP // max(pixels.shape[:2]))
     return pixels.repeat(times, axis=0).repeat(times, axis=1)
 
 
@@ -164,7 +182,8 @@ class _Cell:
 def _draw_grid(name: str, title: str, groups: Sequence[Group], kinds: dict[str, str]) -> Chart:
     cells, notes, width, height = _place(groups)
     chart = Chart(name, title, layout=_empty(width, height, int(HEADROOM + CELL * height)), tall=True)
-    scales = {q: scale_of([a for g in groups if g.quantity == q for a in g.arrays]) for q in kinds}
+    tails = {q: 0.0 if kinds[q] == SERIES else TAIL for q in kinds}  # a pulse is what a curve is drawn for
+    scales = {q: scale_of([a for g in groups if g.quantity == q for a in g.arrays], tails[q]) for q in kinds}
     images: list[dict[str, Any]] = []
     for cell in cells:
         scale = scales[cell.group.quantity]
@@ -216,7 +235,7 @@ def _place_pictures(cell: _Cell, scale: tuple[float, float]) -> list[dict[str, A
     for number, picture in enumerate(pictures):
         place = {"x": cell.x + 0.03 + wide * (number % across + 0.5), "y": cell.y + tall * (number // across + 1)}
         size = {"sizex": wide * 0.97, "sizey": tall * 0.97, "sizing": "contain", "xref": "x", "yref": "y"}
-        source = picture_uri(fit(paint(picture, scale)))
+        source = picture_uri(fit(paint(thin(picture), scale)))
         placed.append({"source": source, "xanchor": "center", "yanchor": "bottom", "layer": "above", **place, **size})
     return placed
 
@@ -224,17 +243,18 @@ def _place_pictures(cell: _Cell, scale: tuple[float, float]) -> list[dict[str, A
 def _draw_curves(cell: _Cell, scale: tuple[float, float]) -> list[dict[str, Any]]:
     low, high = scale
     curves_CT = np.asarray(curves_of(cell.sample), np.float64)
-    step = -(-curves_CT.shape[1] // POINTS)
-    thin_CT = curves_CT[:, ::step]
-    x = cell.x + 0.03 + 0.94 * np.linspace(0.0, 1.0, thin_CT.shape[1])
+    x = cell.x + 0.03 + 0.94 * np.linspace(0.0, 1.0, curves_CT.shape[1])
     with np.errstate(all="ignore"):
-        height = 1.0 - np.clip((thin_CT - low) / (high - low), 0.0, 1.0)
-    y = np.where(np.isfinite(thin_CT), cell.y + PICTURE * height, np.nan)
+        height = 1.0 - np.clip((curves_CT - low) / (high - low), 0.0, 1.0)
+    y = np.where(np.isfinite(curves_CT), cell.y + PICTURE * height, np.nan)
     frame_x, frame_y = cell.x + np.array([0.03, 0.03, 0.97]), cell.y + PICTURE * np.array([0, 1, 1])
     plain = {"hoverinfo": "skip", "showlegend": False}
     drawn = [line("", frame_x, frame_y, GREY, width=1, **plain)]
-    drawn += [line("", x, values, CYCLE[i % len(CYCLE)], width=1.5, **plain) for i, values in enumerate(y)]
-    lost = np.flatnonzero(~np.isfinite(thin_CT).all(axis=0))
+    drawn += [
+        line("", *pick(x, values, POINTS), CYCLE[i % len(CYCLE)], width=1.5, **plain) for i, values in enumerate(y)
+    ]
+    lost = np.flatnonzero(~np.isfinite(curves_CT).all(axis=0))
+    lost = lost[np.unique(lost * POINTS // max(1, len(x)), return_index=True)[1]]
     if len(lost):
         marker = {"color": RED, "size": 4, "symbol": "x"}
         marks = {"type": "scatter", "mode": "markers", "x": x[lost], "y": np.full(len(lost), cell.y + PICTURE)}

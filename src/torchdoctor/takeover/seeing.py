@@ -34,17 +34,18 @@ Read = Callable[[Samples, Any], None]
 
 
 def preview(parts: Parts, *, samples: int, batches: int, validation: bool) -> Result:
-    from torchdoctor.instruments.seeing.preview import TRAINING, VALIDATION, summarise
+    from torchdoctor.instruments.seeing.preview import TRAINING, VALIDATION, begin_split, summarise
 
     splits = [(TRAINING, parts.train, parts.train_loader)]
     if validation and parts.validation:
         splits.append((VALIDATION, parts.validation, parts.validation_loader))
-    found, notes = [], []
+    found: list[tuple[str, Samples]] = []
+    notes = []
     with untouched(*parts.subject.parts, loaders=(parts.train_loader, parts.validation_loader)):
         read, is_led = way_to_model(parts)
         for name, held, loader in splits:
             enough = len(held) >= batches or loader is None
-            part = Samples()
+            part = begin_split(found, samples)
             for batch in held[:batches] if enough else first_batches(loader, batches):
                 read(part, batch)
             found.append((name, part))

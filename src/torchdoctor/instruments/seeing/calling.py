@@ -74,5 +74,7 @@ def check_time_first(outputs: Tensor, name: str, tensor: Tensor) -> None:
 
 
 def check_sample(sample: int, samples: int) -> None:
+    if not samples:
+        raise UsageError("the batch holds no sample; hand over one that does")
     if not 0 <= sample < samples:
         raise UsageError(f"sample is {sample}; the batch holds {samples} (0 to {samples - 1})")

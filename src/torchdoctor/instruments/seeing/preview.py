@@ -15,8 +15,8 @@ from torchdoctor.instruments.one_batch import is_batch
 from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.seeing.samples import Array, Names, Pick, Samples, describe_target, spell
 from torchdoctor.instruments.tables import table
-from torchdoctor.plots.sample_kinds import KINDS, kind_of
-from torchdoctor.plots.sample_values import describe_splits, measure_values
+from torchdoctor.plots.sample_kinds import KINDS
+from torchdoctor.plots.sample_values import Measure, describe_splits
 from torchdoctor.plots.samples import Group, draw_samples
 
 if TYPE_CHECKING:
@@ -115,13 +115,20 @@ def preview_batches(
     if samples < 1 or batches < 1:
         raise UsageError(f"samples is {samples} and batches {batches}; at least 1 of each is needed")
     sources = [(TRAINING, train_loader), *([(VALIDATION, val_loader)] if val_loader is not None else [])]
-    read = []
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"kind is {kind!r}; known are {', '.join(KINDS)}")
+    read: list[tuple[str, Samples]] = []
     for name, loader in sources:
-        found = Samples()
+        found = begin_split(read, samples, kind)
         for batch in [loader] if is_batch(loader) else first_batches(loader, batches, f"the {name} loader"):
             found.add(batch, pick)
         read.append((name, found))
-    return summarise(read, samples, class_names, columns, decode, kind)
+    return summarise(read, samples, class_names, columns, decode)
+
+
+def begin_split(read: Sequence[tuple[str, Samples]], shown: int, kind: str | None = None) -> Samples:
+    """For the batches of a split: those of a further one are taken to be what the first one's are."""
+    return Samples(keep=shown, measured=Measure(read[0][1].measured.kind if read else kind))
 
 
 def summarise(
@@ -130,32 +137,29 @@ def summarise(
     class_names: Names = None,
     columns: Sequence[str] = (),
     decode: Any = None,
-    kind: str | None = None,
     notes: Sequence[str] = (),
 ) -> Preview:
-    if kind is not None and kind not in KINDS:
-        raise UsageError(f"kind is {kind!r}; known are {', '.join(KINDS)}")
-    kind = kind or kind_of(read[0][1].inputs[0])
-    inputs = [found.inputs for _, found in read]
+    for name, found in read:
+        if not found.measured.samples:
+            raise UsageError(f"the {name} batches hold no sample; is the dataset empty, or is a filter too strict?")
     return Preview(
-        title=describe_splits([name for name, _ in read], inputs, kind),
-        kind=kind,
+        title=describe_splits([name for name, _ in read], [found.measured for _, found in read]),
+        kind=read[0][1].measured.kind,
         input=read[0][1].name,
-        splits=[_measure(name, found, kind, class_names) for name, found in read],
+        splits=[_measure(name, found, class_names) for name, found in read],
         groups=[group for name, found in read for group in _show(name, found, shown, class_names, columns, decode)],
         notes=list(notes),
     )
 
 
-def _measure(name: str, found: Samples, kind: str, names: Names) -> Split:
-    values = measure_values(found.inputs, kind)
-    shapes = {a.shape for a in found.inputs}
+def _measure(name: str, found: Samples, names: Names) -> Split:
+    values, shapes = found.measured.values, list(found.measured.shapes)
     told = [describe_target(t, names) for t in found.targets]
     counted = {t: told.count(t) for t in sorted(set(told), key=_order)} if len(set(told)) <= MOST_CLASSES else {}
     return Split(
         name=name,
-        samples=len(found.inputs),
-        shape=shapes.pop() if len(shapes) == 1 else None,
+        samples=values.samples,
+        shape=shapes[0] if len(shapes) == 1 else None,
         type=found.type,
         low=values.low,
         high=values.high,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.one_batch import samples_in, tensors_in
 from torchdoctor.instruments.subject import split
+from torchdoctor.plots.sample_values import Measure
 
 BESIDE_TOKENS = ("mask", "type", "position", "length", "weight")
 """In the names of what goes beside token ids, of the same shape."""
@@ -35,6 +37,9 @@ class Samples:
     """of the inputs, as torch names it"""
     name: str = ""
     """of the tensor among those of a batch, where there are several"""
+    keep: int | None = None
+    """of more than these, none is held, and all are measured"""
+    measured: Measure = field(default_factory=Measure)
 
     def add(self, batch: Any, pick: Pick | None = None) -> None:
         given, target = read_batch(batch)
@@ -47,9 +52,16 @@ class Samples:
         """The main one of these tensors."""
         self.name, tensor = main_input(given)
         self.type = str(tensor.dtype).removeprefix("torch.")
-        self.inputs += [as_array(row) for row in tensor]
+        for row in tensor:
+            sample = as_array(row)
+            if self.keep is not None:
+                self.measured.add(sample)
+            if self.keep is None or len(self.inputs) < self.keep:
+                self.inputs.append(sample)
         if isinstance(target, Tensor) and target.dim() and len(target) == len(tensor):
-            self.targets += [as_array(row) for row in target]
+            is_small = target.dim() <= 2 or self.keep is None  # labels are counted, masks only shown
+            rows = target if is_small else target[: max(0, (self.keep or 0) - len(self.targets))]
+            self.targets += [as_array(row) for row in rows]
 
 
 def read_batch(batch: Any) -> tuple[dict[str, Tensor], Any]:
@@ -85,7 +97,7 @@ def main_input(given: Mapping[str, Tensor]) -> tuple[str, Tensor]:
             "with pick=lambda batch: batch[...]"
         )
     plain = {k: held[k] for k in without_beside(held)}
-    name = max(plain, key=lambda k: (plain[k][0].numel(), plain[k].is_floating_point()))
+    name = max(plain, key=lambda k: (math.prod(plain[k].shape[1:]), plain[k].is_floating_point()))
     return name, plain[name]
 
 
