@@ -50,3 +50,9 @@ def test_a_bill_says_what_it_is_worth() -> None:
     assert "No validation loss was seen" in unseen.summary
     stuck = headline_of(verdict(found("underfitting", Severity.INFO, symptoms=("stuck-at-chance",))))
     assert stuck.severity == NONE and stuck.badge == "no cause found"
+
+
+def test_a_loss_that_is_not_finite_is_never_clean() -> None:
+    top = headline_of(verdict(), trend="not finite")
+    assert top.severity == NONE and "no clean bill" in top.title
+    assert headline_of(verdict(), trend="falling").severity == HEALTHY

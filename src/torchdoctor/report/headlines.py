@@ -12,6 +12,9 @@ FEW_STEPS = 20
 """Under this many updates most statistics have nothing to stand on."""
 STUCK = "stuck-at-chance"
 """The symptom of a run that learns nothing; without a cause beside it there is nothing to call clean."""
+BROKEN = "not finite"
+"""The trend, in summary's words, of a loss that is NaN or infinite."""
+UNEXPLAINED = "The loss is NaN or infinite, and nothing that was examined says why: this is no clean bill"
 RUNNING = "running"
 GENERALISATION = ("overfitting", "inputs-and-labels-unrelated")
 """What cannot be judged without a validation loss, and users take a clean bill for."""
@@ -27,8 +30,8 @@ class Headline:
     """of the diagnosis, where there is one"""
 
 
-def headline_of(verdict: Verdict, steps: int | None = None) -> Headline:
-    """`steps` where the verdict does not know them."""
+def headline_of(verdict: Verdict, steps: int | None = None, trend: str | None = None) -> Headline:
+    """`steps` where the verdict does not know them; `trend` of the loss, as summary has it."""
     worst = next((f for f in causes_of(verdict) if f.severity is not Severity.INFO), None)
     if worst is not None:
         name, severity = clean(worst.name), worst.severity.value
@@ -36,6 +39,10 @@ def headline_of(verdict: Verdict, steps: int | None = None) -> Headline:
     steps = int(verdict.run.get("steps") or 0) if steps is None else steps
     if not steps:
         return Headline(NONE, "nothing to examine", "No step of it can be read, so this is no clean bill")
+    if trend == BROKEN:
+        return Headline(
+            NONE, "no cause found", UNEXPLAINED, "torchdoctor explain nan-at-first-step and nan-later walk the causes."
+        )
     if any(STUCK in finding.symptoms for finding in verdict.findings):
         title = f"The loss never left a constant guess, and nothing in {count(steps, 'step')} says why"
         return Headline(NONE, "no cause found", title, f"torchdoctor explain {STUCK} walks the causes.")

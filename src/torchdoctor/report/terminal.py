@@ -18,7 +18,7 @@ from torchdoctor.console import RenderableType, Text
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.report import found
-from torchdoctor.report.headlines import FEW_STEPS, STUCK
+from torchdoctor.report.headlines import BROKEN, FEW_STEPS, STUCK, UNEXPLAINED
 from torchdoctor.report.letter import aside, brief, explained, explanation, passage
 from torchdoctor.report.sheet import (
     QUIET,
@@ -113,7 +113,10 @@ class Letter:
     def _clean_bill(self, page: Page) -> Iterator[RenderableType]:
         verdict, steps = self.verdict, int(self.verdict.run.get("steps") or 0)
         asked = found.describe_asked(verdict, self.settings)
-        if any(STUCK in finding.symptoms for finding in verdict.findings):
+        if self.run is not None and summary(self.run)["trend"] == BROKEN:
+            yield Text("  NO CAUSE FOUND", style="bold yellow")
+            words = f"{UNEXPLAINED}. `torchdoctor explain nan-later` walks the causes. {asked}"
+        elif any(STUCK in finding.symptoms for finding in verdict.findings):
             yield Text("  NO CAUSE FOUND", style="bold yellow")
             words = (
                 f"The loss never left a constant guess, and nothing in {count(steps, 'step')} says why: this is no "

@@ -12,6 +12,7 @@ from torchdoctor.report.headlines import HEALTHY, headline_of
 from torchdoctor.report.text import count, number, on_log_scale
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.summary import trend
 
 SIZE = (120, 28)
 EDGE = 2
@@ -29,8 +30,8 @@ class Glance:
 
 
 def take_glance(run: Run, verdict: Verdict) -> Glance:
-    top, loss = headline_of(verdict, run.steps), find_loss(run)
-    last = loss.last().values
+    loss = find_loss(run)
+    top, last = headline_of(verdict, run.steps, trend(loss) if len(loss) else None), loss.last().values
     return Glance(
         top.severity,
         top.name or top.badge,
