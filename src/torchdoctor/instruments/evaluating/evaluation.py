@@ -196,11 +196,11 @@ def measure(subject: Subject, loader: Iterable[Any], wishes: Wishes) -> Evaluati
             reading.take(batch, outputs, target, indices if known else None)
             advance()
         reading.finish()
+    in_data = IN_SUBSET if isinstance(getattr(loader, "dataset", None), Subset) else IN_DATASET
     if not known and has_indices(loader):
         notes.append("batches hold another number of samples than were drawn: samples are counted in their order")
     elif shuffles(loader) and known:
-        notes.append("the loader shuffles: samples are named by their index in the dataset, not by their position")
-    in_data = IN_SUBSET if isinstance(getattr(loader, "dataset", None), Subset) else IN_DATASET
+        notes.append(f"the loader shuffles: samples are named by their {in_data}, not by their position")
     return _conclude(reading, in_data if known else IN_ORDER, notes)
 
 
