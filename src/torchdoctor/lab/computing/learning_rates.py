@@ -16,11 +16,13 @@ from torchdoctor.instruments.learning_rate.schedules import one_cycle, preview, 
 from torchdoctor.lab.computing.descents import descend
 from torchdoctor.lab.computing.tasks import WINDOWS, Network, Surface, Task
 
-SWEEP = [-4 + i / 4 for i in range(22)]
-"""Powers of ten."""
+SWEEP = [-4 + i / 4 for i in range(21)]
+"""Powers of ten, over all rates that can be chosen."""
 WARMUP = 0.1
 FRAMES, PLACES = 80, 45
 """At most so many frames; and places on a side of the map."""
+SMALLEST = 1e-300
+"""Of a move that counts as one."""
 MARGIN = 0.25
 """Around the path, of its own extent: the map of a network shows that much more."""
 
@@ -87,8 +89,8 @@ def turning(path_SP: Tensor) -> float:
     moves = moves[len(moves) // 2 :]
     if len(moves) < 2 or not moves.isfinite().all():
         return math.nan
-    cosines = torch.nn.functional.cosine_similarity(moves[1:], moves[:-1], dim=1, eps=1e-300)
-    return cosines.mean().item()
+    longest = moves.abs().amax(dim=1, keepdim=True).clamp_min(SMALLEST)  # squares of what is tiny would be zero
+    return torch.nn.functional.cosine_similarity((moves / longest)[1:], (moves / longest)[:-1], dim=1).mean().item()
 
 
 def survey(ground: Task, path_SP: Tensor, task: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from torchdoctor.lab.figures import HIGHEST, STEP, percent, visible
-from torchdoctor.lab.rates import best_of, judge
+from torchdoctor.lab.rates import RATE, STEPS, best_of, judge, tried
 from torchdoctor.lab.station import Choices, Frames, Moving, Pick, Preset, Scale, Shown, Station
 from torchdoctor.plots.chart import Chart, axes, line
 from torchdoctor.plots.layers import positive
@@ -45,7 +45,7 @@ BATCHES = {"0": "all samples", "64": "64", "16": "16", "4": "4", "1": "1"}
 CONTROLS = (
     Pick("task", "Descend on", TASKS, "valley"),
     Pick("optimizer", "Optimizer", OPTIMIZERS, "sgd"),
-    Scale("rate", "Learning rate", -4, 1, -1.5, step=0.1, log=True),
+    RATE,
     Pick("schedule", "Schedule", SCHEDULES, "constant"),
     Pick("batch", "Samples in a batch", BATCHES, "0", help="fewer samples, noisier gradients"),
     Scale(
@@ -58,7 +58,7 @@ CONTROLS = (
         log=True,
         help="curvature across over curvature along; for the network the inputs' scales differ by its root",
     ),
-    Scale("steps", "Steps", 20, 300, 100, step=10),
+    STEPS,
     Scale("seed", "Seed", 0, 99, 0, help="another draw of batches and weights"),
 )
 PRESETS = (
@@ -129,11 +129,11 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     verdict = judge(choices, found)
     charts = [draw_map(choices, found)] if found["map"] else []
     charts += [draw_curves(rate, losses, found), draw_sweep(choices, found), draw_rates(found)]
-    best, lowest = best_of(found)
+    best, lowest = best_of(found, rate)
     figures = [
         ("loss at the start", figure(found["start"])),
         ("at the end", _or_words(found["final"]["chosen"])),
-        ("best rate of the sweep", figure(best) if math.isfinite(lowest) else "none"),
+        ("best of the rates tried", figure(best) if math.isfinite(lowest) else "none"),
         ("it ends at", _or_words(lowest)),
         ("largest curvature", figure(found["sharpness"])),
         ("2 over it", figure(2 / found["sharpness"]) if found["sharpness"] > 0 else "none"),
@@ -222,24 +222,26 @@ def draw_curves(rate: float, losses: Floats, found: Mapping[str, Any]) -> Chart:
 
 def draw_sweep(choices: Choices, found: Mapping[str, Any]) -> Chart:
     """Where every rate ends: a U. Those that leave the picture stand at its upper rim."""
-    rates = 10 ** np.array(found["sweep"]["powers"], float)
-    ends, start = np.array(found["sweep"]["final"], float), found["start"]
+    chosen, start = 10 ** float(choices["rate"]), found["start"]
+    rates, ends = tried(found, chosen)
     gone = ~(ends <= HIGHEST * start)
-    best, lowest = best_of(found)
-    title = "No rate of the sweep ends anywhere"
+    best, lowest = best_of(found, chosen)
+    title = "None of the rates tried ends anywhere"
     if math.isfinite(lowest):
-        title = f"Of all rates {figure(best)} ends lowest, at {figure(lowest)}{_lost(int((~(ends <= start)).sum()))}"
+        lost = _lost(int((~(ends <= start)).sum()))
+        title = f"Of the rates tried {figure(best)} ends lowest, at {figure(lowest)}{lost}"
     chart = Chart("lab-sweep", title, layout=axes("learning rate", "loss at the end", log=True))
     floor = 1e-12 * start
-    chart.data.append(
-        line("all rates", rates, np.where(gone, np.nan, np.maximum(ends, floor)), BLUE, mode="lines+markers")
-    )
+    shown = np.where(gone, np.nan, np.maximum(ends, floor))
+    chart.data.append(line("rates tried", rates, shown, BLUE, mode="lines+markers"))
+    own = np.isin(rates, [chosen / 3, chosen, 3 * chosen])
+    marks = {"type": "scatter", "mode": "markers", "name": "chosen, a third and three times", "x": rates[own]}
+    chart.data.append(marks | {"y": shown[own], "marker": {"symbol": "diamond", "size": 10, "color": ORANGE}})
     rim = {"type": "scatter", "mode": "markers", "name": "off the picture", "x": rates[gone]}
     rim |= {"y": np.full(int(gone.sum()), HIGHEST * start), "marker": {"symbol": "x", "size": 8, "color": RED}}
     if gone.any():
         chart.data.append(rim | {"hovertemplate": "%{x:.2g} diverges<extra></extra>"})
     chart.layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
-    chosen = 10 ** float(choices["rate"])
     edge = edge_of(choices, found)
     known = ends[~gone]
     span = [max(float(known.min(initial=start)), floor), HIGHEST * start if gone.any() else float(known.max())]
