@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import random
+import re
 from typing import Any
 
 import pytest
@@ -34,9 +36,9 @@ def test_a_head_that_gets_nothing_is_told_and_so_is_one_that_has_learned_everyth
     shown = try_station("gradient-health", init="constant", norm="layer", activation="leaky-relu", depth=1)
     assert (shown.severity, shown.diagnosis) == ("error", "symmetric-initialization")
     assert "No gradient reaches the last layer" in shown.title
-    fitted = judge(SOUND, {**SOUND, "gradient": [0.0, 0.0], "loss": 0.0})
+    fitted = judge(SOUND, {**SOUND, "gradient": [0.0, 0.0], "loss": 0.0}, STATION.defaults(), True)
     assert fitted.severity == "info" and "fitted exactly" in fitted.title
-    died = judge(SOUND, {**SOUND, "gradient": [0.0, 0.0]})
+    died = judge(SOUND, {**SOUND, "gradient": [0.0, 0.0]}, STATION.defaults(), False)
     assert died.diagnosis == "dead-relu"
 
 
@@ -61,3 +63,24 @@ def test_gradients_that_are_well_do_not_make_a_training_healthy_that_does_not_le
     shown = try_station("gradient-health", activation="tanh", init="large", depth=1, width=8, norm="rms", steps=20)
     assert shown.charts[-1].title.startswith("It does not learn") and shown.severity == "info"
     assert "the loss is not" in shown.text
+
+
+def test_small_gradients_are_no_fault_of_a_network_that_has_learned(try_station: Try) -> None:
+    deep = {"activation": "sigmoid", "depth": 50, "norm": "batch"}
+    fresh, trained = (try_station("gradient-health", **deep, steps=steps) for steps in (0, 100))
+    assert trained.charts[-1].title.startswith("It learns")
+    assert (trained.severity, trained.diagnosis) == ("info", "") and trained.title.startswith("It learns, though")
+    assert fresh.severity == "healthy"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_advice_leaves_out_what_is_chosen(try_station: Try, seed: int) -> None:
+    draw = random.Random(seed)
+    chosen: dict[str, Value] = {c.name: draw.choice(list(c.options)) for c in STATION.controls if isinstance(c, Pick)}
+    chosen |= {"residual": draw.random() < 0.5, "depth": draw.choice([1, 10, 30]), "width": 16, "steps": 10}
+    advice = try_station("gradient-health", **chosen).advice
+    assert "normalisation" not in advice or chosen["norm"] == "none"
+    assert "residual" not in advice or not chosen["residual"]
+    assert "He's" not in advice or chosen["init"] != "he"
+    assert not re.search(r"Try ReLU|, ReLU|or ReLU", advice) or chosen["activation"] in ("sigmoid", "tanh", "none")
+    assert "fewer layers" not in advice or int(chosen["depth"]) > 1

@@ -95,9 +95,10 @@ PRESETS = (
 def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     start, end = found["start"], found["end"]
     losses = np.array(found["loss"], float)
-    verdict, text = judge(start, end), explain(choices)
+    has_learned = bool(len(losses)) and learned(losses, GUESS)
+    verdict, text = judge(start, end, choices, has_learned), explain(choices)
     severity = verdict.severity
-    if severity == "healthy" and len(losses) and not learned(losses, GUESS):
+    if severity == "healthy" and len(losses) and not has_learned:
         severity = "info"
         text += f" The gradients are well, the loss is not: {tell_stuck(losses, GUESS)}."
     charts = [
