@@ -39,5 +39,6 @@ def test_the_demo_ends_with_the_verdict_and_its_folder(tmp_path: Path) -> None:
     (run,) = (tmp_path / "torchdoctor-runs").iterdir()
     assert f"torchdoctor-runs/{run.name}" in done.stderr
     assert "torchdoctor demo --list" in done.stderr
+    assert "torchdoctor report\n" in done.stderr and "torchdoctor ui\n" in done.stderr
     verdict = torchdoctor_command("diagnose", str(run), "--json", "-", "--quiet")
     assert json.loads(verdict.stdout)["findings"][0]["name"] == case.truth

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 
 import click
 
 from torchdoctor import zoo
 from torchdoctor.cli import unknown
+from torchdoctor.cli.names import FOLDER
 from torchdoctor.console import RenderableType, Text
 from torchdoctor.errors import UnknownNameError, UsageError
 from torchdoctor.report.sheet import Page, Sheet, hang, show, unbroken
@@ -27,7 +30,7 @@ DEFAULTS = ("missing-zero-grad/mlp", "missing-zero-grad", "learning-rate-too-hig
 @click.command("demo")
 @click.argument("case", required=False)
 @click.option("--list", "list_cases", is_flag=True, help="List the cases, by family.")
-@click.option("--out", default="torchdoctor-runs", show_default=True, metavar="DIR", help="Folder for the run.")
+@click.option("--out", default=str(FOLDER), show_default=True, metavar="DIR", help="Folder for the run.")
 def command(case: str | None, list_cases: bool, out: str) -> None:
     """Train a small broken model and show its diagnosis.
 
@@ -41,7 +44,7 @@ def command(case: str | None, list_cases: bool, out: str) -> None:
     click.echo(f"torchdoctor: the script is {chosen.path}", err=True)
     status = run_case(chosen, out)
     if status == 0:
-        show(Sheet(lambda page, width: _write_next(chosen, page)), sys.stderr)
+        show(Sheet(lambda page, width: _write_next(chosen, out, page)), sys.stderr)
     sys.exit(status)
 
 
@@ -70,9 +73,12 @@ def choose(name: str | None) -> zoo.Case:
     raise UnknownNameError(unknown("case", name, list(known), "torchdoctor demo --list shows them all"))
 
 
-def _write_next(case: zoo.Case, page: Page) -> Iterator[RenderableType]:
+def _write_next(case: zoo.Case, out: str, page: Page) -> Iterator[RenderableType]:
+    where = "" if Path(out) == FOLDER else f" {shlex.quote(out)}"
     others = [c for c in zoo.cases() if c.diagnosis == case.diagnosis and c.healthy != case.healthy]
     twin = min(others, key=lambda c: c.kind != case.kind, default=None)
+    yield unbroken("as a page", f"torchdoctor report{where}", page)
+    yield unbroken("live page", f"torchdoctor ui{where}", page)
     yield unbroken("script", str(case.path), page)
     if twin is not None:
         yield unbroken("its twin", f"torchdoctor demo {twin.name}", page)
