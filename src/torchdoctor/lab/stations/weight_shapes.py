@@ -27,6 +27,14 @@ RULES = (
     *("abnormal-distribution", "weight-norm-growth", "symmetric-initialization", "bad-initialization-scale"),
     *("over-regularized", "learning-rate-too-high", "learning-rate-oscillation", "nonfinite-parameters"),
 )
+SHAPED = ("abnormal-distribution", "weight-norm-growth")
+"""Rules whose advice guesses at what was done to the weights; here it is known."""
+CAUSES = {
+    "clamp": "The clamp presses the weights against its limits: drop it, or widen it.",
+    "heaps": "The pull to -0.1 or 0.1 makes the two heaps: fine where binary weights are meant, else leave it out.",
+    "swell": "The decay of the wrong sign makes them grow: turn its sign around.",
+    "l1": "The penalty on magnitudes sets weights to exactly zero: fine where that is meant, else lower it.",
+}
 UNJUDGED = "small"
 PLAIN_KINDS = ("ordinary", UNJUDGED)
 HILLS = "lab-hills"
@@ -111,6 +119,7 @@ def draw(choices: Choices, found: Mapping[str, Any]) -> Shown:
     layers, seen = found["layers"], found["seen"]
     last = dict(zip(layers, seen[-1], strict=True))
     severity, title, advice = judge(found, last, finding)
+    advice = advise(choices, last, finding.name if finding is not None else "", advice)
     charts = [draw_histogram(name, look) for name, look in last.items()]
     frames = None
     if len(seen) > 1:
@@ -149,6 +158,19 @@ def judge(found: Mapping[str, Any], last: Mapping[str, Any], finding: Finding | 
     if special is not None:
         return "info", title, found["texts"][special]
     return "info" if growth >= GROWN else "healthy", title, ""
+
+
+def advise(choices: Choices, last: Mapping[str, Any], name: str, advice: str) -> str:
+    """What makes the shape at the end, where it is chosen; else what the rules or weight_distribution advise."""
+    if name not in ("", *SHAPED) or not choices["steps"]:
+        return advice
+    kinds = {look["kind"] for look in last.values()}
+    made = {"heaps": {"two-valued", "bimodal"} & kinds, "clamp": {"two-valued", "bimodal"} & kinds}
+    made |= {"swell": name == "weight-norm-growth", "l1": "sparse" in kinds and choices["l1"] != "0"}
+    causes = [CAUSES[way] for way, seen in made.items() if seen and way in ("l1", choices["hold"])]
+    if causes and choices["init"] == "heavy" and name == "abnormal-distribution":
+        causes.append("The giants of the start are another matter: initialise with a bounded distribution.")
+    return " ".join(causes) or advice
 
 
 def tell(last: Mapping[str, Any], growth: float) -> str:
