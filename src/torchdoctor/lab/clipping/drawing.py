@@ -55,7 +55,7 @@ def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
     grid = np.geomspace(10.0**low, 10.0**high, GRID)
     share, kept = cut_at(recorded, grid)
     cut_ = percent(found.share)
-    title = f"At {figure(found.threshold)} {cut_} of the steps are cut and {found.kept:.0%} of the way is left"
+    title = f"At {figure(found.threshold)}, {cut_} of the steps are cut and {found.kept:.0%} of the way is left"
     chart = Chart("clip-shares", title, layout=axes("threshold", "share", hovermode="closest"))
     chart.layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
     chart.layout["yaxis"] |= {"range": [-0.02, 1.05], "tickformat": ".0%"}
