@@ -31,6 +31,11 @@ for row, length in enumerate(LENGTHS):
 LABELS = torch.randint(0, 2, (8,))
 
 
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
 class Reader(nn.Module):
     """A transformer on tokens; without its mask it attends to padding."""
 
