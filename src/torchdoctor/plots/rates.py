@@ -106,10 +106,11 @@ def _norm_title(norm: Trace) -> str:
     """What it does over the run, else its size; then its jumps, and from where on it is nothing or no number."""
     known = norm.values[np.isfinite(norm.values) & (norm.values > 0)].astype(np.float64)
     middle, most = float(np.median(known)), float(norm.high[np.isfinite(norm.high)].max())
-    first, last = float(np.median(known[:FEW])), float(np.median(known[-FEW:]))
+    first, last = float(np.median(known[:FEW])), float(np.median(known[-FEW:]))  # noise alone moves no median
+    began, ended = float(known[0]), float(known[-1])
     said = f"The gradient's norm is about {figure(middle)}"
     if len(known) >= 2 * FEW and not 1 / MOVED < last / first < MOVED:
-        said = f"The gradient's norm {'grows' if last > first else 'falls'} from {figure(first)} to {figure(last)}"
+        said = f"The gradient's norm {'grows' if last > first else 'falls'} from {figure(began)} to {figure(ended)}"
     elif most > JUMP * middle:
         said += f", and jumps to {figure(most)}"
     for what, found in (("0", norm.high == 0), ("NaN or Inf", ~np.isfinite(norm.values))):
