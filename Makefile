@@ -29,8 +29,8 @@ test: setup-test lint
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: setup-test
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/lint-imports
 
 .setup-bench: pyproject.toml constraints.txt | $(BIN)/python
