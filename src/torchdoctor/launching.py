@@ -6,15 +6,39 @@ stranger may hold a torch.py, a user's own may hold a secrets.py.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+from typing import Literal
 
 _CLEAN = "import sys; sys.path[:] = [p for p in sys.path if p not in ('', '.')]; name = sys.argv.pop(1)"
 _RUN = "import runpy; runpy.run_module(name, run_name='__main__', alter_sys=True)"
-_LEAVE = "import os; os.fork() and os._exit(0); os.setsid()"
+_LEAVE = {
+    "session": "import os; os.fork() and os._exit(0); os.setsid()",
+    "group": "import os; os.fork() and os._exit(0); os.setpgid(0, 0)",
+}
 
 
-def own_module(name: str, *words: str, detached: bool = False) -> list[str]:
-    """The command that runs one of our modules. A detached one leaves its parent at once: what is started ends in some
-    hundredths of a second, and what goes on is nobody's child."""
-    code = "\n".join([_CLEAN, *([_LEAVE] if detached else []), _RUN])
+def own_module(name: str, *words: str, leaving: Literal["session", "group"] | None = None) -> list[str]:
+    """The command that runs one of our modules. One that leaves does so at once: what is started ends in some
+    hundredths of a second, and what goes on is nobody's child. It leaves its session, and with that the terminal, or
+    its group alone, so that keys such as Ctrl-C pass it by."""
+    code = "\n".join([_CLEAN, *([_LEAVE[leaving]] if leaving else []), _RUN])
     return [sys.executable, "-c", code, name, *words]
+
+
+def birth_of(process: int) -> str | None:
+    """Something that another process of the same number does not have; None where there is none, or a dead one."""
+    try:
+        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else rest[18]  # the 22nd field of proc(5): when it started
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+    except OSError:
+        return None
+    try:
+        os.kill(process, 0)  # no /proc here: the number alone has to do
+    except OSError:
+        return None
+    return "there"

@@ -18,7 +18,7 @@ import pytest
 from processes import torchdoctor_command
 from recording import record
 from torchdoctor.attach.page import open_page
-from torchdoctor.ui.companion import birth_of
+from torchdoctor.launching import birth_of
 
 TRAINING = """
 import pathlib
@@ -35,8 +35,9 @@ while time.time() < end and not pathlib.Path("enough").exists():
 """
 START = """
 from pathlib import Path
+from torchdoctor.settings import Settings
 from torchdoctor.ui.companion import main
-main(Path({run!r}), {pid}, {unseen}, {late})
+main(Path({run!r}), {pid}, Settings(), {unseen}, {late})
 """
 
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -88,8 +88,10 @@ class Attachment:
     def _point_to_view(self) -> None:
         """In a thread of its own: a server takes a second to start, and findings need not wait for it."""
         if self.session is not None and speaks():
-            point_to_view(self.session.directory)
-            threading.Thread(target=_serve, args=(self.session.directory,), daemon=True).start()
+            if not self.options.viewed:
+                point_to_view(self.session.directory)
+            arguments = (self.session.directory, self.options.settings)
+            threading.Thread(target=_serve, args=arguments, daemon=True).start()
 
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this; its frames are still there."""
@@ -111,8 +113,8 @@ class Attachment:
             return None
 
 
-def _serve(directory: Path) -> None:
-    page = open_page(directory)
+def _serve(directory: Path, settings: Mapping[str, Any]) -> None:
+    page = open_page(directory, settings)
     if page is not None:
         say(f"live page: {page}")
 

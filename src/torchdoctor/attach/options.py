@@ -45,6 +45,8 @@ class Options:
     """take every signal on every step, whatever it costs"""
     live: bool = False
     """say findings as they come"""
+    viewed: bool = False
+    """the run is drawn in the terminal by whoever was asked to run it"""
     stop_on: tuple[str, ...] = ()
     """names of diagnoses that end the run"""
     prints: bool = False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torchdoctor.attach.options import DISABLE_KEY
 from torchdoctor.launching import own_module
@@ -15,11 +18,12 @@ SECONDS = 60.0
 """That its first line may take: it imports the server, beside a training that has the cores."""
 
 
-def open_page(run: Path) -> str | None:
+def open_page(run: Path, settings: Mapping[str, Any]) -> str | None:
     """Its address; None where there can be none (no server is installed, no port is free)."""
     read, write = os.pipe()
     try:
-        command = own_module("torchdoctor.ui.companion", str(run), str(os.getpid()), detached=True)
+        words = (str(run), str(os.getpid()), json.dumps(settings))
+        command = own_module("torchdoctor.ui.companion", *words, leaving="session")
         environment = {**os.environ, DISABLE_KEY: "1"}
         nowhere = subprocess.DEVNULL
         subprocess.run(command, stdin=nowhere, stdout=write, stderr=nowhere, env=environment, timeout=SECONDS)

@@ -18,7 +18,15 @@ from torchdoctor.attach.ranks import make_name, speaks
 from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
 from torchdoctor.cli.choices import with_choices, write_flags
 from torchdoctor.cli.running import Request, perform
-from torchdoctor.cli.wishes import check_folder, check_output, read_names, read_run_name, read_settings, read_severity
+from torchdoctor.cli.wishes import (
+    check_folder,
+    check_output,
+    read_names,
+    read_run_name,
+    read_settings,
+    read_severity,
+    read_view_rows,
+)
 from torchdoctor.errors import TorchdoctorError
 
 WORDS_KEY = "torchdoctor.words"
@@ -58,7 +66,8 @@ class RunCommand(click.Command):
 @click.option("--name", metavar="NAME", help="The run's name in it; by default the script's and the time.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the verdict as JSON, too.")
 @click.option("--quiet", is_flag=True, help="Say one line if something is wrong, else nothing.")
-@click.option("--live", is_flag=True, help="Say findings while it trains, and serve a live page of it.")
+@click.option("--live", is_flag=True, help="Watch it train: a view in this terminal, a live page, findings.")
+@click.option("--view-rows", metavar="N", type=click.IntRange(0), help="Rows of that view; half by default, 0: none.")
 @click.option("--fail-on", metavar="SEVERITY", help="Exit with 3 on a finding: error, warning or info.")
 @click.option("--stop-on", metavar="NAME", multiple=True, help="End the run on this diagnosis; may be repeated.")
 @click.option("--overhead", metavar="X", type=float, help="Share of time for measuring; 0.01 by default.")
@@ -96,6 +105,7 @@ def read_request(
     json_file: str | None,
     quiet: bool,
     live: bool,
+    view_rows: int | None = None,
     fail_on: str | None,
     stop_on: Sequence[str],
     overhead: float | None,
@@ -136,6 +146,7 @@ def read_request(
         options=options,
         json=check_output(json_file, "--json") if json_file is not None else None,
         quiet=quiet,
+        view_rows=read_view_rows(view_rows, live),
         fail_on=read_severity(fail_on if fail_on is not None else settings.fail_on),
         form=form,
         flags=write_flags(select, ignore, severity, threshold, config),

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from torchdoctor.attach.voice import say
 from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
 from torchdoctor.settings import Settings
+from torchdoctor.view.opening import OpenView, can_be_drawn, opened_view
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
@@ -42,6 +43,8 @@ class Request:
     options: Options
     json: Path | None = None
     quiet: bool = False
+    view_rows: int | None = None
+    """of the live view in the terminal; 0: none, None: as many as suit the terminal"""
     fail_on: Severity | None = None
     form: str = "text"
     output: Path | None = None
@@ -64,18 +67,26 @@ class Record:
 
 def perform(request: Request) -> int:
     """Run it, tell the verdict, and give the exit status."""
-    since = time.time()
-    if request.target.kind == COMMAND:
-        ending = launch(request.target, None if is_disabled() else request.options)
-        return ending.status if is_disabled() else Conclusion(request, ending, since).status()
     if is_disabled():
-        return execute(request.target).status
+        return (launch(request.target, None) if request.target.kind == COMMAND else execute(request.target)).status
+    since = time.time()
+    if not (request.options.live and speaks() and can_be_drawn(request.view_rows)):
+        return _follow(request, since, None)
+    with opened_view(request.options, since, request.view_rows) as view:
+        options = replace(request.options, viewed=view is not None)
+        return _follow(replace(request, options=options), since, view)
+
+
+def _follow(request: Request, since: float, view: OpenView | None) -> int:
+    """From the attachment to the exit status."""
+    if request.target.kind == COMMAND:
+        return Conclusion(request, launch(request.target, request.options), since, view=view).status()
     attachment = Attachment(request.options)
     attachment.begin()
     follow(request.options)
     watch_for_exec(lambda: _warn_of_exec(request, attachment))
     ending = execute(request.target, attachment.leaving_early)
-    return Conclusion(request, ending, since, attachment).status() if attachment.is_here else ending.status
+    return Conclusion(request, ending, since, attachment, view).status() if attachment.is_here else ending.status
 
 
 def _warn_of_exec(request: Request, attachment: Attachment) -> None:
@@ -95,17 +106,27 @@ def _as_command(request: Request) -> str:
 class Conclusion:
     """What is said and returned once the script has ended. `attachment` is None for a command."""
 
-    def __init__(self, request: Request, ending: Ending, since: float, attachment: Attachment | None = None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        ending: Ending,
+        since: float,
+        attachment: Attachment | None = None,
+        view: OpenView | None = None,
+    ) -> None:
         self.request = request
         self.ending = ending
         self.since = since
         self.attachment = attachment
+        self.view = view
         self.others: list[Path] = []
 
     def status(self) -> int:
         """Close the record and tell it; nothing that goes wrong in here changes how the script ended."""
         try:
             record = self._collect()
+            if self.view is not None:
+                self.view.close()
             if not speaks():
                 return self.ending.status
             return self._tell(record) if record is not None else self._tell_of_nothing()

@@ -10,6 +10,7 @@ from pathlib import Path
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Severity
 from torchdoctor.settings import Settings, discover, find_name, read
+from torchdoctor.view.panel import LEAST_ROWS
 
 PAGES = (".html", ".htm")
 
@@ -21,6 +22,14 @@ def read_severity(text: str | None) -> Severity | None:
         return Severity(text.lower())
     except ValueError:
         raise UsageError(f"--fail-on takes error, warning or info, not {text!r}") from None
+
+
+def read_view_rows(rows: int | None, live: bool) -> int | None:
+    if rows is not None and not live:
+        raise UsageError("--view-rows is for the view that --live draws; give --live, too")
+    if rows and rows < LEAST_ROWS:
+        raise UsageError(f"--view-rows takes {LEAST_ROWS} or more, or 0 for no view in this terminal, not {rows}")
+    return rows
 
 
 def read_run_name(name: str) -> str:

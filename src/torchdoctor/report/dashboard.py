@@ -1,4 +1,4 @@
-"""A run at a glance, for any terminal from 60 x 16 on: `torchdoctor top` draws it again and again.
+"""A run at a glance, for any terminal from 60 x 10 on: `torchdoctor top` and `run --live` draw it again and again.
 
 From the vital signs to lines of text: nothing is read or measured in here.
 """
@@ -18,12 +18,18 @@ from torchdoctor.report.sheet import QUIET, STYLES, Page
 from torchdoctor.report.text import clean, count, number, share, size
 from torchdoctor.report.vitals import RUNNING, Curve, Vitals
 
-LEAST = (60, 16)
+LEAST = (60, 10)
 """Columns and rows under which it is cut off instead of drawn smaller."""
-SIDE_BY_SIDE = 100
-"""Columns from which on loss and gradients stand beside each other."""
+SHORT = 16
+"""Rows under which headings, the time split and the details of findings make room for the pictures."""
+SIDE_BY_SIDE, SIDE_BY_SIDE_SHORT = 100, 76
+"""Columns from which on loss and gradients stand beside each other; rows that are few ask for it sooner."""
+FLOW_SHORT = 42
+"""Columns that gradients take there, at least: a name, a bar and two figures."""
 ROOMY = 20
 """Rows for loss, gradients and speed from which on the time split has a bar beside its figures."""
+GAP = 2
+"""Columns between them."""
 AXIS = 9
 """Columns for the figures beside the loss."""
 SPLIT_MARKS = "█▓▒░▚·"
@@ -39,12 +45,14 @@ Draw = Callable[[int, int], list[Text]]
 
 @dataclass(frozen=True)
 class Dashboard:
-    """One frame. `note` is a remark about the reading itself, `hint` says which keys there are."""
+    """One frame. `note` is a remark about the reading itself, `hint` says which keys there are; `framed` sets it off
+    from what stands above it."""
 
     vitals: Vitals
     now: float | None = None
     note: str = ""
     hint: str = ""
+    framed: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         height = options.height or console.height
@@ -56,11 +64,28 @@ class Dashboard:
         """At most `height` lines, each at most `width` wide; those of a smaller terminal than LEAST are cut off."""
         wide, tall = max(width, LEAST[0]), max(height, LEAST[1])
         page = Page(ascii_only)
+        if tall < SHORT:
+            return [cut(line, width, page) for line in self._short(page, wide, tall)[:height]]
         findings = self._findings(page, wide, max(3, tall // 4))
         room = tall - 1 - len(findings)
         body = self._columns(page, wide, room) if wide >= SIDE_BY_SIDE else self._stack(page, wide, room)
         drawn = [self._header(page, wide), *body, *findings]
         return [cut(line, width, page) for line in drawn[:height]]
+
+    def _short(self, page: Page, width: int, height: int) -> list[Text]:
+        """The same with few rows: one for speed and memory, findings without a heading."""
+        findings = self._findings(page, width, height // 4 + 1)[1:]
+        speed = self._speed(page, width)
+        room = height - 2 - len(findings)
+        if width < SIDE_BY_SIDE_SHORT:
+            rows = (room - 1) // 2 if self.vitals.layers else 2
+            flow = draw_flow(self.vitals.layers, page, width, rows)
+            body = [*self._loss(page, width, room - len(flow)), *flow]
+        else:
+            flow_width = max(FLOW_SHORT, width // 2)
+            left = self._loss(page, width - flow_width - GAP, room)
+            body = _beside(left, draw_flow(self.vitals.layers, page, flow_width, room), width - flow_width - GAP, page)
+        return [self._header(page, width), *body, speed[0], *findings]
 
     def _header(self, page: Page, width: int) -> Text:
         vitals = self.vitals
@@ -78,7 +103,11 @@ class Dashboard:
                 tail.append("  ")
                 tail.append(page.line(words, style))
         name = page.line(vitals.name or "torchdoctor", "bold")
-        return Text.assemble(cut(name, max(10, width - tail.cell_len), page), tail)
+        if not self.framed:
+            return Text.assemble(cut(name, max(10, width - tail.cell_len), page), tail)
+        rule = "-" if page.ascii_only else "─"
+        line = Text.assemble((f"{rule * 2} ", QUIET), cut(name, max(10, width - tail.cell_len - 5), page), tail, " ")
+        return line.append(rule * max(0, width - line.cell_len), style=QUIET)
 
     def _stack(self, page: Page, width: int, room: int) -> list[Text]:
         speed = self._speed(page, width)
@@ -90,19 +119,15 @@ class Dashboard:
         return [*self._loss(page, width, left - len(flow)), *flow, *speed]
 
     def _columns(self, page: Page, width: int, room: int) -> list[Text]:
-        gap = 2
-        left = (width - gap) // 2
+        left = (width - GAP) // 2
         speed = [heading("speed and memory", page, left), *self._speed(page, left)]
-        right = width - gap - left
+        right = width - GAP - left
         flow = draw_flow(self.vitals.layers, page, right, room)
         if len(flow) + len(speed) <= room:
             one, other = self._loss(page, left, room), [*flow, *[Text()] * (room - len(flow) - len(speed)), *speed]
         else:
             one, other = [*self._loss(page, left, room - len(speed)), *speed], flow
-        return [
-            Text.assemble(cut(a, left, page, pad=True), " " * gap, b)
-            for a, b in zip_longest(one, other, fillvalue=Text())
-        ]
+        return _beside(one, other, left, page)
 
     def _loss(self, page: Page, width: int, rows: int) -> list[Text]:
         vitals = self.vitals
@@ -110,7 +135,10 @@ class Dashboard:
         if not curves:
             waits = "waiting for the first loss" if vitals.status == RUNNING else "no loss was recorded"
             return [heading("loss", page, width), Text(f"  {waits}", QUIET), *[Text()] * (rows - 2)]
-        top = heading("loss", page, width, [self._legend(curve, page) for curve in curves])
+        legends = [self._legend(curve, page) for curve in curves]
+        if sum(legend.cell_len + 2 for legend in legends) > width - len("-- loss "):
+            legends = [self._legend(curve, page, trend=False) for curve in curves]
+        top = heading("loss", page, width, legends)
         values = [part for c in curves for part in (c.trace.low, c.trace.high)]
         scale, tall = Scale.over(*values), rows - 2
         last = max(int(c.trace.steps[-1]) for c in curves)
@@ -131,11 +159,11 @@ class Dashboard:
         ]
         return [top, *sides, self._steps_axis(page, width, last)]
 
-    def _legend(self, curve: Curve, page: Page) -> Text:
+    def _legend(self, curve: Curve, page: Page, trend: bool = True) -> Text:
         is_validation = curve is self.vitals.validation
         style = VALIDATED if is_validation else TRAINED[self.vitals.losses.index(curve)]
         name = f"{_diamond(page)} {curve.name}" if is_validation else curve.name
-        words = "" if curve.trend == "too short to tell" else f", {curve.trend}"
+        words = f", {curve.trend}" if trend and curve.trend != "too short to tell" else ""
         return Text.assemble((clean(name, page.ascii_only), style), f" {number(curve.last)}{words}")
 
     def _steps_axis(self, page: Page, width: int, last: int) -> Text:
@@ -174,7 +202,10 @@ class Dashboard:
         if found is None:
             return [heading("findings", page, width), Text("  being examined", QUIET)]
         if not found:
-            words = "  nothing found so far" if self.vitals.status == RUNNING else "  nothing found"
+            words = "  nothing found"
+            if self.vitals.status == RUNNING:
+                known = self.vitals.examined
+                words += " so far" if known is None else f" in the first {count(known, 'step')}"
             return [heading("findings", page, width), Text(words, "green")]
         room = rows - 1
         shown = found if len(found) <= room else found[: max(1, room - 1)]
@@ -190,6 +221,12 @@ class Dashboard:
             change = Text.assemble("    ", ("change: ", "bold"), page.line(first.fix.text))
             lines.insert(len(lines) - len(shown) + 1, cut(change, width, page))
         return [heading("findings", page, width), *lines]
+
+
+def _beside(one: Sequence[Text], other: Sequence[Text], width: int, page: Page) -> list[Text]:
+    """Two columns, the first one so wide."""
+    pairs = zip_longest(one, other, fillvalue=Text())
+    return [Text.assemble(cut(a, width, page, pad=True), " " * GAP, b) for a, b in pairs]
 
 
 def heading(words: str, page: Page, width: int, details: Sequence[Text] = ()) -> Text:

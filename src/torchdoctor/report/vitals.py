@@ -95,6 +95,8 @@ class Vitals:
     """bytes, of the process and of its device"""
     findings: tuple[Finding, ...] | None = None
     """None while nobody has examined it yet"""
+    examined: int | None = None
+    """steps that there were then, where that is known"""
 
     def elapsed(self, now: float) -> float | None:
         """Seconds that it has trained; None where its end is not known."""

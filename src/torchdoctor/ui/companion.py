@@ -1,4 +1,4 @@
-"""The live page beside a run, started by attach/page.py: `... companion RUN PID` prints its address and serves.
+"""The live page beside a run, started by attach/page.py. `... companion RUN PID SETTINGS` prints its address.
 
 It is started as nobody's child, so that a script that waits for its own children does not meet it, and it ends when the
 training has ended and nobody has looked for a while.
@@ -6,7 +6,7 @@ training has ended and nobody has looked for a while.
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import sys
 import threading
@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from torchdoctor.errors import TorchdoctorError
-from torchdoctor.settings import Settings, discover
+from torchdoctor.launching import birth_of
+from torchdoctor.settings import Settings
 from torchdoctor.ui.library import key_of
 from torchdoctor.ui.server import Page
 
@@ -45,10 +45,16 @@ class Visits:
         return count
 
 
-def main(run: Path, trainer: int, unseen: float = UNSEEN_SECONDS, unopened: float = UNOPENED_SECONDS) -> None:
+def main(
+    run: Path,
+    trainer: int,
+    settings: Settings,
+    unseen: float = UNSEEN_SECONDS,
+    unopened: float = UNOPENED_SECONDS,
+) -> None:
     born = birth_of(trainer)
     visits = Visits()
-    page = Page(run.parent, _settings(), start=f"/run/{quote(key_of(run.name), safe='')}", around=visits.around)
+    page = Page(run.parent, settings, start=f"/run/{quote(key_of(run.name), safe='')}", around=visits.around)
     sys.stdout.write(page.address + "\n")
     sys.stdout.flush()
     os.nice(POLITE)
@@ -68,28 +74,5 @@ def main(run: Path, trainer: int, unseen: float = UNSEEN_SECONDS, unopened: floa
     page.serve()
 
 
-def birth_of(process: int) -> str | None:
-    """Something that another process of the same number does not have; None where there is none, or a dead one."""
-    try:
-        state, *rest = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        return None if state in "ZX" else rest[18]  # the 22nd field of proc(5): when it started
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
-    except OSError:
-        return None
-    try:
-        os.kill(process, 0)  # no /proc here: the number alone has to do
-    except OSError:
-        return None
-    return "there"
-
-
-def _settings() -> Settings:
-    with contextlib.suppress(TorchdoctorError):
-        return discover(Path.cwd())
-    return Settings()
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), Settings.from_dict(json.loads(sys.argv[3])))
