@@ -14,3 +14,13 @@ def open_plain(path: Path) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
+
+
+def identity_of(descriptor: int) -> tuple[int, int] | None:
+    """The file that a descriptor stands for; None where it is closed. A script that closes files which are not its own
+    may have given the number to another one."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import pty
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from processes import torchdoctor_command
 from recording import record
-
-ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
-SHOW_CURSOR = "\x1b[?25h"
+from terminals import ENTER, terminal
 
 RECORDING = """
 import sys, time
@@ -68,82 +58,6 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 def steps_of(header: str) -> int:
     return int(header.split(" step")[0].split()[-1].replace(",", ""))
-
-
-class Terminal:
-    """torchdoctor in a terminal of the given size."""
-
-    def __init__(self, *arguments: str, width: int = 80, height: int = 24, cwd: Path | None = None) -> None:
-        self.side, inner = pty.openpty()
-        self.resize(width, height)
-        self.settings = termios.tcgetattr(inner)
-        self.inner = inner
-        self.seen = ""
-        environment = {**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1"}
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
-            environment.pop(name, None)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "torchdoctor", *arguments],
-            cwd=cwd,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            env=environment,
-            start_new_session=True,
-        )
-
-    def resize(self, width: int, height: int) -> None:
-        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-
-    def until(self, condition: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """What it wrote since the last time, up to where that holds."""
-        text, end = "", time.monotonic() + seconds
-        while not condition(text):
-            assert time.monotonic() < end, f"not seen: {text[-2000:]!r}"
-            text += self._read()
-        return text
-
-    def finish(self) -> int:
-        """Its status, once it has ended; what it wrote is in `seen`."""
-        end = time.monotonic() + 60
-        while self.process.poll() is None:
-            assert time.monotonic() < end
-            self._read()
-        self._read()
-        return self.process.returncode
-
-    def press(self, keys: bytes) -> None:
-        os.write(self.side, keys)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.side)
-        os.close(self.inner)
-
-    def _read(self) -> str:
-        ready, _, _ = select.select([self.side], [], [], 0.1)
-        text = os.read(self.side, 65536).decode("utf-8", "replace") if ready else ""
-        self.seen += text
-        return text
-
-    def assert_clean(self) -> None:
-        """As it was found: the other screen left, the cursor shown, keys echoed."""
-        assert self.seen.count(ENTER) == 1
-        assert self.seen.rindex(LEAVE) > self.seen.rindex(ENTER)
-        assert self.seen.rindex(SHOW_CURSOR) > self.seen.rindex("\x1b[?25l")
-        assert termios.tcgetattr(self.inner) == self.settings
-        assert "Traceback" not in self.seen
-
-
-@contextlib.contextmanager
-def terminal(*arguments: str, **options: Any) -> Iterator[Terminal]:
-    opened = Terminal(*arguments, **options)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def test_once_prints_one_frame(sick: Path) -> None:

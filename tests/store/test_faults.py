@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from store.samples import (
@@ -225,3 +226,17 @@ def test_a_batch_that_cannot_be_written_does_not_hold_up_the_next(
     assert any("not to be serialised" in reason for reason in recorder.dropped)
     run = open_run(tmp_path / "run")
     assert run.matrix(signals.GRADIENT_L2).steps[-1] == 59 and len(run.scalar(signals.LOSS_TRAIN)) == 60
+
+
+def test_a_file_that_a_script_closed_is_not_taken_for_the_one_that_has_its_number_now(tmp_path: Path) -> None:
+    batch = pa.record_batch({"step": pa.array([1, 2])})
+    segment = segments_module.Segment(tmp_path / "ours", batch.schema)
+    segment.append(batch)
+    os.close(segment._descriptor)
+    with (tmp_path / "theirs").open("w+") as theirs:
+        assert theirs.fileno() == segment._descriptor
+        with pytest.raises(OSError, match="has closed this file"):
+            segment.append(batch)
+        segment.close()
+        theirs.write("still open")
+    assert (tmp_path / "theirs").read_text() == "still open"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
@@ -18,7 +17,6 @@ import pytest
 from processes import torchdoctor_command
 from recording import record
 from torchdoctor.attach.page import open_page
-from torchdoctor.launching import birth_of
 
 TRAINING = """
 import pathlib
@@ -113,19 +111,13 @@ def test_what_lies_in_the_current_folder_is_not_executed(tmp_path: Path, monkeyp
     for name in ("secrets", "torch", "uvicorn"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w'); raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
-    url = open_page(record(tmp_path / "runs" / "a"))
+    url = open_page(record(tmp_path / "runs" / "a"), {})
     assert url is not None and answers(url)
     assert not (tmp_path / "executed").exists()
-
-
-def test_another_process_of_the_same_number_is_not_the_trainer() -> None:
-    assert birth_of(os.getpid()) == birth_of(os.getpid()) is not None
-    assert birth_of(os.getpid()) != birth_of(os.getppid())
-    assert birth_of(2**22 + 1) is None
 
 
 def test_without_a_server_there_is_no_page_and_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "uvicorn.py"
     broken.write_text("raise ImportError('not installed')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert open_page(record(tmp_path / "a")) is None
+    assert open_page(record(tmp_path / "a"), {}) is None

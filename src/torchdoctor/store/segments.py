@@ -7,6 +7,7 @@ If a write fails, the file is cut back to its last whole batch and the caller ge
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from torchdoctor.opening import identity_of
 from torchdoctor.store.files import write_all
 from torchdoctor.store.format import END_OF_STREAM, Limits
 from torchdoctor.store.names import TABLES, TEMPORARY, FileName, list_names
@@ -35,6 +37,7 @@ class Segment:
         self.path = path
         self.size = self.rows = self.batches = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        self._identity = identity_of(self._descriptor)
         try:
             self._write(schema.serialize())
         except OSError:
@@ -49,6 +52,8 @@ class Segment:
         self.batches += 1
 
     def _write(self, data: Any) -> None:
+        if not self._is_ours():
+            raise OSError(errno.EBADF, "the script has closed this file, which it did not open", str(self.path))
         try:
             write_all(self._descriptor, data)
         except OSError:
@@ -63,9 +68,14 @@ class Segment:
             return
         with contextlib.suppress(OSError):
             self._write(END_OF_STREAM)
+        ours = self._is_ours()
         descriptor, self._descriptor = self._descriptor, -1
-        with contextlib.suppress(OSError):
-            os.close(descriptor)
+        if ours:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _is_ours(self) -> bool:
+        return identity_of(self._descriptor) == self._identity
 
     def close_synced(self) -> None:
         """Close, and be sure that it is on the disk."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from torchdoctor.attach.options import DISABLE_KEY, Options
 from torchdoctor.launching import own_module
+from torchdoctor.opening import identity_of
 from torchdoctor.view.panel import RESCUE, divide
 
 OUTPUT, TERMINAL = 1, 2
@@ -80,7 +81,7 @@ class OpenView:
 
     def __init__(self, ending: int, answers: int) -> None:
         self._ending, self._answers = ending, answers
-        self._files = [_identity(file) for file in (ending, answers)]
+        self._files = [identity_of(file) for file in (ending, answers)]
         self._owner = os.getpid()
         self._closed = False
 
@@ -89,7 +90,7 @@ class OpenView:
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
-        if [_identity(file) for file in (self._ending, self._answers)] != self._files:
+        if [identity_of(file) for file in (self._ending, self._answers)] != self._files:
             return  # the script has closed them, which ends the view; their numbers may be somebody else's now
         with contextlib.suppress(OSError):
             os.write(self._ending, b"end\n")
@@ -147,11 +148,3 @@ def _goes_to_file(stream: int) -> bool:
     except OSError:
         return True
     return stat.S_ISREG(kind.st_mode) or (stat.S_ISCHR(kind.st_mode) and not os.isatty(stream))
-
-
-def _identity(file: int) -> tuple[int, int] | None:
-    try:
-        found = os.fstat(file)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
