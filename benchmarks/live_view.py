@@ -3,8 +3,8 @@
     python benchmarks/live_view.py [--rounds 5] [--steps 1500] [--write]
 
 Each arm runs the script in a terminal of 120 x 40, one after the other, in another order each round. The script says
-how long its steps took once the first ones are over; the ratio is to the bare arm of the same round, and the table has the
-medians. The view is a process of its own: what it used of a core is read from /proc while it draws.
+how long its steps took once the first ones are over; the ratio is to the bare arm of the same round, and the table has
+the medians. The view is a process of its own: what it used of a core is read from /proc while it draws.
 """
 
 from __future__ import annotations

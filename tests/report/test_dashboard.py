@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,48 @@ def test_everything_is_on_it_at_any_size(width: int, height: int) -> None:
     assert "ERROR dead-relu since step 120" in frame
     assert "the title of dead-relu" in frame
     assert "change: Change it." in frame
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 10), (60, 15), (75, 12), (76, 10), (80, 12), (119, 15)])
+def test_few_rows_show_the_same_without_details(width: int, height: int) -> None:
+    run = training().info(name="mlp", status="running", started=880.0).live().build()
+    frame = draw(run, width, height, found("dead-relu", first_step=120), found("overfitting", Severity.WARNING))
+    lines = frame.splitlines()
+    assert len(lines) == height
+    assert all(words in lines[0] for words in ("mlp", "running", "300 steps", "2 min 0 s"))
+    assert "── loss  train 0.114" in frame
+    assert "◆ val 1.1" in frame or "◆ validation 1.1" in frame
+    assert any(0x2800 < ord(c) <= 0x28FF for c in frame), "no curve"
+    assert "gradient flow" in frame
+    assert " zero " in row(frame, "fc1.weight")
+    assert "50 steps/s, 3,200 samples/s" in frame
+    assert "ERROR dead-relu since step 120: the title of dead-relu" in frame
+    assert "WARNING overfitting" in frame
+
+
+@pytest.mark.parametrize("height", range(8, 20))
+@pytest.mark.parametrize("width", [60, 75, 76, 99, 100])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_every_size_fits_whatever_is_known(width: int, height: int, ascii_only: bool) -> None:
+    several = training().scalar(signals.LOSS_TRAIN, [2.0, np.nan, 1.0], "generator of a long name", steps=[0, 1, 2])
+    bare = RunBuilder(3).scalar(signals.LOSS_TRAIN, np.nan)
+    for builder in (training(), several, bare, RunBuilder(2)):
+        for count in (0, 1, 9):
+            findings = [found(f"finding-{i}", first_step=i) for i in range(count)]
+            draw(builder.info(name="n" * 90).live().build(), width, height, *findings, ascii_only=ascii_only)
+
+
+def test_a_frame_is_set_off_by_a_rule() -> None:
+    lines = Dashboard(take(training().info(name="mlp").build()), framed=True).lines(80, 12)
+    assert lines[0].plain.startswith("── mlp  finished  300 steps")
+    assert lines[0].plain.endswith("──")
+    assert lines[0].cell_len == 80
+
+
+def test_how_far_it_was_examined_is_said_while_it_trains() -> None:
+    vitals = replace(take(training().info(status="running").live().build(), ()), examined=120)
+    frame = "\n".join(line.plain for line in Dashboard(vitals).lines(80, 24))
+    assert "nothing found in the first 120 steps" in frame
 
 
 def test_gradients_stand_in_forward_order_with_their_marks() -> None:

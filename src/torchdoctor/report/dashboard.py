@@ -137,7 +137,7 @@ class Dashboard:
             return [heading("loss", page, width), Text(f"  {waits}", QUIET), *[Text()] * (rows - 2)]
         legends = [self._legend(curve, page) for curve in curves]
         if sum(legend.cell_len + 2 for legend in legends) > width - len("-- loss "):
-            legends = [self._legend(curve, page, trend=False) for curve in curves]
+            legends = [self._legend(curve, page, brief=True) for curve in curves]
         top = heading("loss", page, width, legends)
         values = [part for c in curves for part in (c.trace.low, c.trace.high)]
         scale, tall = Scale.over(*values), rows - 2
@@ -159,11 +159,11 @@ class Dashboard:
         ]
         return [top, *sides, self._steps_axis(page, width, last)]
 
-    def _legend(self, curve: Curve, page: Page, trend: bool = True) -> Text:
+    def _legend(self, curve: Curve, page: Page, brief: bool = False) -> Text:
         is_validation = curve is self.vitals.validation
         style = VALIDATED if is_validation else TRAINED[self.vitals.losses.index(curve)]
-        name = f"{_diamond(page)} {curve.name}" if is_validation else curve.name
-        words = f", {curve.trend}" if trend and curve.trend != "too short to tell" else ""
+        name = f"{_diamond(page)} {'val' if brief else curve.name}" if is_validation else curve.name
+        words = "" if brief or curve.trend == "too short to tell" else f", {curve.trend}"
         return Text.assemble((clean(name, page.ascii_only), style), f" {number(curve.last)}{words}")
 
     def _steps_axis(self, page: Page, width: int, last: int) -> Text:
