@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages clean
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages bench-live-view clean
 
 setup: .setup-base
 setup-test: .setup-test
@@ -48,6 +48,9 @@ bench-births: .setup-test
 
 bench-pages: .setup-test .setup-bench
 	$(BIN)/python benchmarks/pages.py --write $(BENCH)
+
+bench-live-view: .setup-base
+	$(BIN)/python benchmarks/live_view.py --write $(BENCH)
 
 clean:
 	rm -rf $(VENV) .setup-* build dist

@@ -3,8 +3,9 @@
     python benchmarks/live_view.py [--rounds 5] [--steps 1500] [--write]
 
 Each arm runs the script in a terminal of 120 x 40, one after the other, in another order each round. The script says
-how long its steps took once the first ones are over; the ratio is to the bare arm of the same round, and the table has
-the medians. The view is a process of its own: what it used of a core is read from /proc while it draws.
+how long its steps took once the first ones are over; the ratio is to the recorded arm (`run`) of the same round, since
+the view is what is asked about, and the table has the medians. The view is a process of its own: what it used of a
+core is read from /proc while it draws.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def _used_by_view(device: str) -> float | None:
     """Processor seconds of the process that draws on this terminal."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if b"torchdoctor.view.companion" in (folder / "cmdline").read_bytes().split(b"\0") and (
-                (folder / "fd" / "2").samefile(device)
+            if b"torchdoctor.view.companion" in (folder / "cmdline").read_bytes().split(b"\0") and any(
+                str(file.readlink()) == device for file in (folder / "fd").iterdir()
             ):
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 return (int(fields[11]) + int(fields[12])) / TICKS
@@ -121,17 +122,17 @@ def main() -> None:
 
 
 def _table(measured: dict[str, list[tuple[float, float, int]]], steps: int) -> str:
-    bare = [seconds for seconds, _, _ in measured["bare"]]
-    step = 1000 * statistics.median(bare) / (steps - steps // 5)
+    recorded = [seconds for seconds, _, _ in measured["run"]]
+    step = 1000 * statistics.median(recorded) / (steps - steps // 5)
     lines = [
-        f"`python benchmarks/live_view.py --rounds {len(bare)} --steps {steps}`, {os.cpu_count()} cores, "
-        f"commit {results.commit()}. A step takes {step:.1f} ms bare; medians, least and greatest in brackets.",
+        f"`python benchmarks/live_view.py --rounds {len(recorded)} --steps {steps}`, {os.cpu_count()} cores, "
+        f"commit {results.commit()}. A step takes {step:.1f} ms recorded; medians, least and greatest in brackets.",
         "",
-        "| arm | time against bare | the view's share of a core | KB to the terminal |",
+        "| arm | time against run | the view's share of a core | KB to the terminal |",
         "| --- | --- | --- | --- |",
     ]
     for arm, looks in measured.items():
-        ratios = [100 * (seconds / base - 1) for (seconds, _, _), base in zip(looks, bare, strict=True)]
+        ratios = [100 * (seconds / base - 1) for (seconds, _, _), base in zip(looks, recorded, strict=True)]
         share = statistics.median(share for _, share, _ in looks)
         spread = f"{statistics.median(ratios):+.1f} % ({min(ratios):+.1f} to {max(ratios):+.1f})"
         size = statistics.median(size for _, _, size in looks) / 1000

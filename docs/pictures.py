@@ -1,10 +1,11 @@
-"""The README's pictures: records two trainings of the zoo, and photographs their report, a run's page and the lab.
+"""The README's pictures: records trainings, and photographs a report, a run's page, the lab and the live view.
 
 .venv/bin/python docs/pictures.py
 """
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -24,6 +25,34 @@ RUNS = {"missing-zero-grad": "missing-zero-grad/accumulation", "overfitting": "o
 """Names of runs, and the cases of the zoo that make them."""
 LAB = "/lab/gradient-health?activation=sigmoid&init=default&depth=10&width=64&norm=none&residual=0&steps=50&seed=0"
 WIDTH = 1100
+COLUMNS, ROWS = 118, 36
+DEEP = """
+import time
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+torch.manual_seed(0)
+digits = load_digits()
+x, y = torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target)
+sizes = [64] * 9
+layers = [part for i, o in zip(sizes, sizes[1:]) for part in (nn.Linear(i, o), nn.Sigmoid())]
+model = nn.Sequential(*layers, nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for epoch in range(100):
+    for rows in torch.randperm(len(x)).split(64):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+        time.sleep(0.01)
+    print(f"epoch {epoch:2d}  loss {loss.item():.4f}")
+"""
+"""A training whose gradients vanish, slow enough to be watched."""
+FONT = "font: 15px/1.25 'DejaVu Sans Mono', monospace"
+TERMINAL = f"body {{ margin: 0 }} pre {{ margin: 0; padding: 16px; background: #0d1117; color: #e6edf3; {FONT} }}"
+TERMINAL += " span { display: inline-block; width: 1ch }"
+INKS = {"default": "inherit", "brown": "#d29922", "red": "#ff7b72", "green": "#3fb950", "cyan": "#39c5cf"}
 
 
 def main() -> None:
@@ -52,7 +81,29 @@ def main() -> None:
                 page.goto(address(LAB))
                 page.wait_for_selector("#station[aria-busy=false]")
                 _shoot(page, "lab", 1000)
+            page.set_content(f"<style>{TERMINAL}</style><pre>{_live_view(folder)}</pre>")
+            page.locator("pre").screenshot(path=HERE / "terminal.png")
             browser.close()
+
+
+def _live_view(folder: Path) -> str:
+    """What a person sees in a terminal some seconds after `torchdoctor run --live`, as markup."""
+    sys.path.insert(0, str(HERE.parent / "tests"))
+    from terminals import terminal
+
+    (folder / "train.py").write_text(DEEP)
+    words = ("run", "--live", "--name", "deep", "train.py")
+    with terminal(*words, width=COLUMNS, height=ROWS, cwd=folder, owned=True) as shown:
+        shown.until_shown(lambda rows: any("vanishing-gradients" in row for row in rows[-6:]), 120)
+        shown.press(b"\x03")
+        screen = [[shown.screen.buffer[y][x] for x in range(COLUMNS)] for y in range(ROWS)]
+    return "\n".join("".join(map(_letter, row)) for row in screen)
+
+
+def _letter(cell: Any) -> str:
+    colour = INKS.get(cell.fg, f"#{cell.fg}")
+    style = f"color:{colour};font-weight:{600 if cell.bold else 400}"
+    return f'<span style="{style}">{html.escape(cell.data)}</span>'
 
 
 def _torchdoctor(folder: Path, *words: str) -> None:

@@ -90,6 +90,7 @@ def test_of_several_losses_the_first_is_told() -> None:
         (np.where(np.arange(400) < 100, 2.0, 1.0) + NOISE, "fell, then flat"),
         (1 / FALL + NOISE, "rising"),
         (np.concatenate([np.linspace(2, 0.5, 250), np.linspace(0.5, 1.8, 150)]) + NOISE, "fell, then rose"),
+        (np.interp(np.arange(400), [0, 60, 400], [1.0, 6.0, 1.6]) + NOISE, "rose, then falling"),
         (np.array([2.0, 1.0, 0.5]), "too short to tell"),
         (np.append(FALL, np.nan), "not finite"),
         (np.full(400, 1.0), "flat"),

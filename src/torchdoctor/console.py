@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 _state = random.getstate()
+from rich.cells import cell_len, set_cell_size  # noqa: E402
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult  # noqa: E402
 from rich.live import Live  # noqa: E402
 from rich.padding import Padding  # noqa: E402
@@ -47,4 +48,6 @@ __all__ = [
     "TextColumn",
     "TimeElapsedColumn",
     "TimeRemainingColumn",
+    "cell_len",
+    "set_cell_size",
 ]

@@ -27,6 +27,12 @@ def own_module(name: str, *words: str, leaving: Literal["session", "group"] | No
     return [sys.executable, "-c", code, name, *words]
 
 
+def can_leave() -> bool:
+    """Not process 1 of a container: what is nobody's child becomes its child, and a script that waits for its own would
+    wait for that one, too."""
+    return hasattr(os, "fork") and os.getpid() != 1
+
+
 def birth_of(process: int) -> str | None:
     """Something that another process of the same number does not have; None where there is none, or a dead one."""
     try:

@@ -20,6 +20,7 @@ from torchdoctor.plots.chart import Chart
 from torchdoctor.plots.evidence import picture_of
 from torchdoctor.plots.pairs import draw_pairs
 from torchdoctor.report.html import Compared, Kept, Told, preview_name
+from torchdoctor.report.pair_names import label_runs
 from torchdoctor.report.replayed import describe_replay
 from torchdoctor.report.text import clean
 from torchdoctor.run import Run
@@ -76,9 +77,14 @@ def tell_apart(opened: Sequence[Opened]) -> Compared:
     first, second = opened
     names = (first.told.name, second.told.name)
     found = compare(first.run, second.run, names)
-    rows = [(clean(f"{d.part}: {d.name}"), clean(str(d.good)), clean(str(d.bad))) for d in found.differences]
+    labels = label_runs(names, found.differences)
+    rows = [(clean(f"{d.part}: {d.name}"), _value(d.good), _value(d.bad)) for d in found.differences]
     stands = [[f.name for f in each.told.verdict.findings] for each in opened]
     for name in dict.fromkeys([*stands[0], *stands[1]]):
         if (name in stands[0]) != (name in stands[1]):
             rows.append((clean(f"finding: {name}"), *("stands" if name in held else "-" for held in stands)))
-    return Compared(clean(found.conclusion), names, rows, draw_pairs(first.run, second.run, names))
+    return Compared(clean(found.conclusion), labels.whole, rows, draw_pairs(first.run, second.run, labels.short))
+
+
+def _value(value: object) -> str:
+    return "-" if value is None or value == "" else clean(str(value))

@@ -180,6 +180,17 @@ def test_shown_again_the_first_output_stops(notebook: Notebook, tmp_path: Path) 
     assert "40 steps" in notebook.outputs[1][-1]
 
 
+def test_single_figures_of_a_doctor_while_it_trains_and_after(tmp_path: Path) -> None:
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        with pytest.raises(UsageError, match="nothing is recorded yet"):
+            torchdoctor.plots.loss(doctor)
+        train(40)
+        assert torchdoctor.plots.loss(doctor).data
+    assert (
+        torchdoctor.plots.loss(doctor).layout.title.text == torchdoctor.plots.loss(doctor.directory).layout.title.text
+    )
+
+
 def test_outside_a_notebook_it_names_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with torchdoctor.watch(out=tmp_path, name="a", quiet=True) as doctor:
         train(5)

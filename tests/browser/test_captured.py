@@ -67,6 +67,17 @@ def test_captures_are_drawn_copied_and_harmless(open_page: Any, served: Served) 
     assert page.locator("img[src=x], svg[onload], main script:not([type='application/json'])").count() == 0
 
 
+def test_a_phone_shows_pictures_that_can_be_seen(open_page: Any, served: Served) -> None:
+    page = open_run_page(open_page, served).page
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_selector("[data-part=checklist] .item")
+    page.locator("#captures").scroll_into_view_if_needed()
+    page.wait_for_selector("#captures .capture .chart .main-svg image", state="attached")
+    image = page.locator("#captures .main-svg image").first.bounding_box()
+    assert image["width"] >= 50
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_the_checklist_is_filtered_with_the_keyboard(open_page: Any, served: Served) -> None:
     page = open_run_page(open_page, served).page
     page.wait_for_selector("[data-part=checklist] .item")

@@ -38,7 +38,7 @@ def enter(open_page: Any, address: str) -> Any:
         opened = open_page(address, **options)
         opened.page.wait_for_selector(".rooms")
         if station:
-            opened.page.goto(f"{address.split('/lab')[0]}/lab/{station}")
+            opened.page.goto(f"{address.partition('/?')[0]}/lab/{station}")
             settled(opened.page)
         return opened
 
@@ -98,6 +98,20 @@ def test_a_preset_and_a_result_kept_to_compare(enter: Any) -> None:
     page.click("#keep")
     names = page.evaluate("() => document.querySelector('[data-chart=lab-curves]')._fullData.map((t) => t.name)")
     assert not any(name.startswith("kept") for name in names)
+    assert opened.problems == []
+
+
+def test_bars_are_kept_as_outlines(enter: Any) -> None:
+    opened = enter("gradient-health?depth=3")
+    page = opened.page
+    page.click("#keep")
+    page.get_by_role("button", name="ReLU, all zero").click()
+    page.wait_for_selector("#said.error")
+    settled(page)
+    traces = page.evaluate(
+        "() => document.querySelector('[data-chart=lab-units]')._fullData.map((t) => [t.name, t.type])"
+    )
+    assert ["kept: dead units", "scatter"] in traces and ["dead units", "bar"] in traces
     assert opened.problems == []
 
 
@@ -170,7 +184,7 @@ def test_a_phone_shows_a_station_without_overflow_and_keys_reach_all_of_it(enter
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     wanted = page.evaluate(
         "() => [...document.querySelectorAll('#station button, #station input, #station select')]"
-        ".filter((e) => e.offsetParent !== null).map((e, i) => (e.dataset.key = String(i)))"
+        ".filter((e) => e.checkVisibility({ visibilityProperty: true })).map((e, i) => (e.dataset.key = String(i)))"
     )
     page.focus(".preset")
     reached = {page.evaluate("document.activeElement.dataset.key")}

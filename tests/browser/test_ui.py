@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,6 +24,7 @@ from browser.test_report import PAYLOADS
 from recording import record
 from torchdoctor import signals
 from torchdoctor.facts import ModuleFact, ParameterFact
+from torchdoctor.store.reader import open_run
 from torchdoctor.store.writer import Recorder
 
 PROMISED_SECONDS = 2.0
@@ -127,6 +129,11 @@ def test_the_list_has_verdicts_and_curves_and_searches(look: Any, scheme: str) -
     opened.page.fill("#search", "missing-zero")
     assert "1 of" in opened.page.inner_text("#told") and row.is_visible()
     assert not opened.page.locator("tr", has=opened.page.get_by_text("well", exact=True)).is_visible()
+    for typed in ("--lr", "0.1", "--lr 0.1", "WELL", "60 steps", "diagnoses"):
+        opened.page.fill("#search", typed)
+        assert opened.page.locator("tr[data-name=well]").is_visible(), typed
+    opened.page.fill("#search", "--lr")
+    assert not row.is_visible()
     assert "token" not in opened.page.url
     assert opened.problems == []
 
@@ -251,6 +258,129 @@ def test_a_zoom_draws_what_is_near_and_a_reset_asks_for_nothing(look: Any) -> No
     assert opened.problems == []
 
 
+def test_the_first_finding_of_a_training_is_spoken(look: Any, served: Served) -> None:
+    recorder = Recorder.create(served.folder / f"watched-{time.monotonic_ns()}", {"argv": ["train.py"]})
+
+    def train(steps: range, cleared: float) -> None:
+        for step in steps:
+            recorder.scalar(signals.LOSS_TRAIN.name, step, 1 / (step + 1))
+            recorder.scalar(signals.GRADIENTS_CLEARED.name, step, cleared, "0")
+
+    train(range(40), 1.0)
+    until = time.monotonic() + 30
+    while open_run(recorder.directory).steps < 40 and time.monotonic() < until:
+        time.sleep(0.1)
+    opened = look(f"/run/{recorder.directory.name}")
+    opened.page.wait_for_selector("#checklist .item", timeout=20_000)
+    assert opened.page.inner_text("#spoken") == ""
+    train(range(40, 120), 0.0)
+    opened.page.wait_for_selector("article.finding", timeout=20_000)
+    assert re.match(r"New finding\. error: Gradients are not cleared", opened.page.inner_text("#spoken"))
+    recorder.close()
+
+
+def test_what_stands_when_a_page_is_opened_is_no_news(look: Any) -> None:
+    opened = look("/run/sick")
+    opened.page.wait_for_selector("article.finding")
+    assert opened.page.inner_text("#spoken") == ""
+
+
+def press(opened: Any, chart: str, *keys: str) -> str:
+    """What is spoken after these keys in a chart."""
+    opened.page.focus(chart)
+    for key in keys:
+        opened.page.keyboard.press(key)
+    return str(opened.page.inner_text("#spoken"))
+
+
+def test_zooms_by_keys_stay_within_the_steps_and_are_spoken(look: Any) -> None:
+    opened = look("/run/sick")
+    drawn(opened)
+    opened.page.wait_for_function("() => document.querySelector('#first .chart .cursor')")
+    assert press(opened, "#first .chart", "+") == "steps 15 to 44"
+    assert press(opened, "#first .chart", "Home", "+") == "steps 15 to 30"
+    assert press(opened, "#first .chart", "-", "-", "-", "-") == "all steps, 0 to 59"
+    assert press(opened, "#first .chart", "Home", "+") == "steps 0 to 30"
+    assert press(opened, "#first .chart", *["+"] * 12) == "steps 0 to 2"
+    assert press(opened, "#first .chart", "0") == "all steps, 0 to 59"
+    shown = opened.page.evaluate("() => document.querySelector('#first .chart')._fullLayout.xaxis.range")
+    assert -10 < shown[0] <= 0 and 59 <= shown[1] < 70
+    assert opened.problems == []
+
+
+def test_a_map_tells_its_rows_at_the_cursor(look: Any) -> None:
+    opened = look("/run/sick")
+    place = "[data-chart=gradient-flow]"
+    opened.page.locator(place).scroll_into_view_if_needed()
+    opened.page.wait_for_selector(f"{place} .cursor", state="attached")
+    assert re.match(r"step 0: log10 of norm: fc1\S* 0\.362", press(opened, place, "Home"))
+
+
+BARS = """() => { const place = document.createElement('div'); place.className = 'chart'; place.id = 'bars';
+  document.querySelector('main').prepend(place);
+  linked(() => {}).draw(place, { name: 'bars', title: 'bars', layout: { xaxis: { type: 'category' } },
+    data: [{ type: 'bar', name: 'one', x: ['a', 'b'], y: [1, 2.3456] },
+      { type: 'bar', name: 'two', x: ['a', 'b'], y: [3, null] }] }); }"""
+
+
+MAP = """() => { const place = document.createElement('div'); place.className = 'chart'; place.id = 'map';
+  document.querySelector('main').prepend(place);
+  const rows = ['a', 'b', 'c', 'd', 'e'], steps = [0, 10, 20];
+  const over = [[null, null, null], [null, null, null], [null, null, null], [null, null, null], [null, null, 1]];
+  linked(() => {}).draw(place, { name: 'map', title: 'map', layout: { xaxis: { title: { text: 'step' } }, yaxis: {} },
+    data: [{ type: 'heatmap', x: steps, y: rows, z: [[1, 1, 1], [5, 5, 5], [3, 3, 3], [4, 4, 4], [2, 2, null]],
+             colorbar: { title: { text: 'size' } } },
+           { type: 'heatmap', x: steps, y: rows, z: over, showscale: false,
+             hovertemplate: '%{y}<br>step %{x}<br>not finite<extra></extra>' },
+           { type: 'scatter', mode: 'markers', name: 'spike', x: [20], y: ['a'] }] }); }"""
+
+
+def test_of_many_rows_the_largest_and_the_smallest_are_told_and_what_is_marked(look: Any) -> None:
+    opened = look("/run/sick")
+    drawn(opened)
+    opened.page.evaluate(MAP)
+    opened.page.wait_for_selector("#map[role=application]")
+    assert press(opened, "#map", "Home") == "step 0: size: largest b 5, d 4, c 3; smallest a 1"
+    assert press(opened, "#map", "End").endswith("not finite: e")
+    assert opened.problems == []
+
+
+def test_bars_are_walked_through(look: Any) -> None:
+    opened = look("/run/sick")
+    drawn(opened)
+    opened.page.evaluate(BARS)
+    opened.page.wait_for_selector("#bars[role=application]")
+    assert press(opened, "#bars", "ArrowRight") == "one, a: 1"
+    assert press(opened, "#bars", "ArrowRight") == "one, b: 2.35"
+    assert press(opened, "#bars", "ArrowDown") == "two, b: no value"
+    assert opened.problems == []
+
+
+def test_links_lead_to_the_parts_of_the_page_and_toolbars_hold_nobody_up(look: Any) -> None:
+    opened = look("/run/sick")
+    page = opened.page
+    drawn(opened)
+    page.wait_for_selector("article.finding")
+    links = page.locator(".within a:visible")
+    assert links.all_inner_texts() == ["Findings", "Charts", "Layers", "Checklist", "Journal", "Record"]
+    page.mouse.move(0, 0)
+    for link in links.all():
+        link.press("Enter")
+        page.wait_for_timeout(150)
+        heading = page.locator(f"{link.get_attribute('href')} h2").first.bounding_box()
+        assert heading["y"] >= 0 and heading["y"] < page.viewport_size["height"], link.inner_text()
+    page.goto(page.url.partition("#")[0])
+    drawn(opened)
+    page.wait_for_selector(".layer")
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        assert not page.evaluate("() => Boolean(document.activeElement.closest('.modebar'))")
+    levels = page.eval_on_selector_all(
+        "h1, h2, h3, h4", "all => all.filter(h => h.checkVisibility()).map(h => +h.tagName[1])"
+    )
+    assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels)), levels
+
+
 def test_keys_reach_everything_and_everything_has_a_name(look: Any) -> None:
     opened = look("/run/sick")
     drawn(opened)
@@ -301,7 +431,7 @@ def test_a_note_is_written_and_shown(look: Any, served: Served) -> None:
 def test_a_hostile_run_opens_without_harm(look: Any, served: Served, payload: str) -> None:
     name = payload.replace("/", "_").replace("\x00", "") + "%2e%20"
     columns = (f"{payload}.weight", "fc2.weight")
-    info = {"argv": [payload], "packages": {payload: payload}, "git": {"diff": payload}}
+    info = {"argv": [payload, payload], "packages": {payload: payload}, "git": {"diff": payload}}
     recorder = Recorder.create(served.folder / name, info)
     recorder.fact(ParameterFact(columns[0], [2, 2], payload, payload, payload, payload, 0), 0, columns[0])
     recorder.fact(ModuleFact(payload, payload, payload), 0, payload)

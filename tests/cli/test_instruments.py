@@ -168,6 +168,19 @@ def test_weights_of_a_checkpoint(tmp_path: Path) -> None:
     assert status == 1 and "same architecture" in text
 
 
+def test_a_checkpoint_that_the_script_writes_itself_is_the_one_that_was_given(tmp_path: Path) -> None:
+    """The script saves under the same name before it is measured."""
+    shapes = {"0.weight": (32, 12), "0.bias": (32,), "3.weight": (4, 32), "3.bias": (4,)}
+    torch.save({name: torch.zeros(shape) for name, shape in shapes.items()}, tmp_path / "last.pt")
+    script = SCRIPT.replace("for epoch", 'torch.save(model.state_dict(), "last.pt")\nfor epoch')
+    status, told, text = measure(tmp_path, "weights", "--checkpoint", "last.pt", script=script)
+    assert status == 0 and "from last.pt" in text
+    assert {layer["name"]: layer["spread"]["kind"] for layer in told["result"]["layers"]}["0.weight"] != "ordinary"
+    words = ("landscape", "--checkpoint", "last.pt", "--to", "last.pt", "--points", "3", "--batches", "1")
+    status, told, text = measure(tmp_path, *words, script=script)
+    assert status == 0 and len(set(told["result"]["losses"])) == 1, text
+
+
 def test_a_loop_that_cannot_be_taken_over_gets_the_call_to_paste(tmp_path: Path) -> None:
     two = "opt, other = (torch.optim.SGD(m.parameters(), 0.1) for m in (model[0], model[3]))\nschedule"
     script = SCRIPT.replace("schedule", two, 1).replace("opt.step()", "opt.step(); other.step()")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from capturing import capture_pictures
 from processes import preloaded_torchdoctor
 from recording import record
+from torchdoctor.findings import Severity
+from torchdoctor.report.markdown import dump_report, wanted_charts
 from torchdoctor.store.replays import Replayed, keep_replay
+from torchdoctor.telling import tell
 
 
 def test_one_file_that_holds_everything(tmp_path: Path) -> None:
@@ -64,6 +70,42 @@ def test_markdown_with_pictures(tmp_path: Path) -> None:
     text = (tmp_path / "comment.md").read_text()
     assert "missing-zero-grad" in text and "](comment/loss.png)" in text
     assert (tmp_path / "comment" / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_comment_has_the_picture_of_a_finding_beside_it_and_once(tmp_path: Path) -> None:
+    told = replace(tell(record(tmp_path / "a", cleared=0.0)).told, pictures={"missing-zero-grad": "loss"})
+    text = dump_report([(told, {"loss": "drawn.png"})])
+    assert text.count("drawn.png") == 1 and text.index("drawn.png") < text.index("What to change")
+
+
+def test_a_comment_shows_the_loss_where_only_a_remark_is_about_it(tmp_path: Path) -> None:
+    told = tell(record(tmp_path / "a", cleared=0.0)).told
+    (finding,) = (f for f in told.verdict.findings if f.name == "missing-zero-grad")
+    info = replace(told.verdict, findings=(replace(finding, severity=Severity.INFO),))
+    told = replace(told, verdict=info, pictures={"missing-zero-grad": "loss"})
+    assert dump_report([(told, {"loss": "drawn.png"})]).count("drawn.png") == 1
+    assert [chart.name for chart in wanted_charts(replace(told, pictures={"missing-zero-grad": "memory"}))] == ["loss"]
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="pictures need a browser")
+def test_two_runs_as_a_comment(tmp_path: Path) -> None:
+    runs = [record(tmp_path / folder / "same name", cleared=value) for folder, value in (("a", 0.0), ("b", 1.0))]
+    words = ("report", *map(str, runs), "--format", "markdown", "-o", "our comment.md")
+    done = preloaded_torchdoctor(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "our comment.md").read_text()
+    assert "| finding: missing-zero-grad | stands | - |" in text and "No fault found" in text
+    linked = re.findall(r"\]\((\S+)\)", text)
+    assert len(set(linked)) >= 3
+    for link in linked:
+        assert (tmp_path / unquote(link)).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_comment_has_the_journal(tmp_path: Path) -> None:
+    run = record(tmp_path / "a")
+    preloaded_torchdoctor("note", str(run), "lower *rate*, no change", cwd=tmp_path)
+    text = preloaded_torchdoctor("report", str(run), "--format", "markdown", "-o", "-", cwd=tmp_path).stdout
+    assert "### Journal" in text and r"lower \*rate\*, no change" in text
 
 
 def test_captures_are_told_and_their_pictures_only_if_asked_for(tmp_path: Path) -> None:

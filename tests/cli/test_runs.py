@@ -38,6 +38,30 @@ def test_listing(folder: Path, arguments: tuple[str, ...]) -> None:
     assert "2 runs in torchdoctor-runs" in result.output
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_names_are_never_broken_and_arguments_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {
+        "diabetes_long-20261118-125443-27475": ["--lr", "0.3"],
+        "long-" + "x" * 30: ["--first", "0.1", "--data", "/d" * 200, "--last", "7"],
+        "plain": [],
+        "hostile": ["[red]\x1b[2J\n--x"],
+    }
+    for name, arguments in words.items():
+        record(tmp_path / "torchdoctor-runs" / name, argv=["train.py", *arguments])
+    output = CliRunner().invoke(group, ["runs"], env={"COLUMNS": str(width)}).output
+    lines = {line.split()[0]: line for line in output.splitlines() if "finished" in line}
+    assert lines.keys() == words.keys(), "each name whole, and first in one line"
+    assert "--lr 0.3" in lines["diabetes_long-20261118-125443-27475"]
+    cut = lines["long-" + "x" * 30]
+    assert "--fi" in cut and "..." in cut and "st 7" in cut
+    assert "[red]" in lines["hostile"] and "\x1b" not in output
+    assert width < 80 or max(map(len, output.splitlines())) <= width
+    assert ("started" in output) == (width >= 100)
+
+
 def test_listing_nothing_says_how_to_get_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = runs()

@@ -79,6 +79,85 @@ def test_one_change_is_found_as_one_and_its_effect_from_its_step() -> None:
     )
 
 
+def run_with(argv: str = "", *facts: object, seed: int = 0, lr: float | None = 0.1, **info: object) -> Run:
+    builder = RunBuilder(5).info(argv=["t.py", *argv.split()], seeds={"torch": seed}, **info)
+    for fact in facts:
+        builder = builder.fact(fact)
+    if lr is not None:
+        builder = builder.optimizer("SGD", lr=lr)
+    return builder.scalar(signals.LOSS_TRAIN, 1.0).build()
+
+
+def loader(batch_size: int, samples: int = 1000) -> LoaderFact:
+    return LoaderFact("l", "train", -(-samples // batch_size), samples, batch_size, 0, True, "TensorDataset")
+
+
+def batch(*marks: int) -> InputsFact:
+    return InputsFact("train", "input", [len(marks), 3], "float32", fingerprints=list(marks))
+
+
+def model(parameters: int) -> ModelFact:
+    return ModelFact("model", "Net", parameters, parameters, 3)
+
+
+def test_an_argument_left_at_its_default_is_one_change_with_what_it_sets() -> None:
+    given, left_out = run_with("--lr 0.010", lr=0.01), run_with()
+    assert compare(left_out, given).changes == ["--lr"]
+    assert "One thing changed, --lr from 0.1 (its default) to 0.010, and" in compare(left_out, given).conclusion
+    assert "--lr from 0.010 to 0.1 (its default)" in compare(given, left_out).conclusion
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "changes"),
+    [
+        (run_with("--bs 32", loader(32), batch(1, 2)), run_with("--bs 64", loader(64), batch(1, 2, 3)), ["--bs"]),
+        (run_with("", loader(32)), run_with("--bs 64", loader(64)), ["--bs"]),
+        (run_with("--n 900", loader(8, 900)), run_with("--n 500", loader(8, 500)), ["--n"]),
+        (run_with("--seed 1", batch(1, 2), seed=1), run_with("--seed 2", batch(3, 4), seed=2), ["--seed"]),
+        (run_with("", batch(1), seed=0), run_with("--seed 2", batch(3), seed=2), ["--seed"]),
+        (run_with("--wide 8", model(10)), run_with("--wide 9", model(12)), ["--wide"]),
+        (
+            run_with(git={"diff": "a"}, script_sha256="a" * 64),
+            run_with(git={"diff": "b"}, script_sha256="b" * 64),
+            ["code"],
+        ),
+        (run_with(script_sha256="a" * 64), run_with(script_sha256="b" * 64), ["code"]),
+    ],
+)
+def test_what_follows_from_a_change_is_not_a_second_one(good: Run, bad: Run, changes: list[str]) -> None:
+    assert compare(good, bad).changes == changes
+    assert compare(bad, good).changes == changes
+    assert compare(good, bad).conclusion.startswith("One thing changed, ")
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "changes"),
+    [
+        (run_with(), run_with("--fast --deep"), ["--fast", "--deep"]),
+        (run_with("--a 1 --b 1"), run_with("--a 2 --b 2"), ["--a", "--b"]),
+        (run_with("", lr=0.1), run_with("--epochs 1", lr=1.0), ["--epochs", "optimizer lr"]),
+        (run_with("--lr 0.1", model(10)), run_with("--lr 0.2", model(12), lr=0.2), ["--lr", "model parameters"]),
+        (run_with("--bs 32", loader(32)), run_with("--bs 64", loader(64, 5000)), ["--bs", "data"]),
+        (run_with("", batch(1, 2)), run_with("", batch(3, 4)), ["first batch"]),
+        (run_with("", script_sha256="a" * 64), run_with(""), []),
+    ],
+)
+def test_what_the_values_do_not_join_stays_apart(good: Run, bad: Run, changes: list[str]) -> None:
+    assert sorted(compare(good, bad).changes) == sorted(changes)
+
+
+def test_another_optimizer_brings_its_own_hyperparameters() -> None:
+    good = RunBuilder(5).info(argv=["t.py", "--opt", "sgd"]).optimizer("SGD", lr=0.1, momentum=0.9).build()
+    bad = RunBuilder(5).info(argv=["t.py", "--opt", "adam"]).optimizer("Adam", lr=0.1, betas=[0.9, 0.99]).build()
+    assert compare(good, bad).changes == ["--opt"]
+
+
+def test_a_change_that_may_have_made_another_is_told_with_it() -> None:
+    words = compare(run_with("--wide 8", model(10)), run_with("--wide 9", model(12))).conclusion
+    assert "One thing changed, --wide from 8 to 9 (and model parameters with it), and" in words
+    assert "--fast (not given before)" in compare(run_with(), run_with("--fast")).conclusion
+
+
 def test_several_changes_are_told_apart_and_warned_of() -> None:
     good = make_run()
     bad = make_run(

@@ -97,7 +97,7 @@ def test_a_plane_and_its_contour() -> None:
         expected = float(nn.functional.cross_entropy(network()(X), Y))
     assert found.loss == pytest.approx(expected, rel=1e-5)
     drawing = found.plot()
-    assert drawing.data[0].type == "contour" and drawing.layout.title.text == found.verdict
+    assert drawing.data[0].type == "contour" and drawing.layout.title.text.replace("<br>", " ") == found.verdict
     assert "5 x 5 points" in str(found)
 
 

@@ -17,6 +17,7 @@ from torchdoctor.lab.computing.networks import build, make_data
 from torchdoctor.lab.health import judge
 from torchdoctor.lab.station import Pick, Value
 from torchdoctor.lab.stations import STATIONS
+from torchdoctor.lab.stations.gradient_health import draw_signal
 
 STATION = STATIONS["gradient-health"]
 SOUND = {"gradient": [1.0, 1.0], "between_units": [1.0], "saturated": [0.0], "dead": [0.0], "size": [1.0]}
@@ -63,6 +64,27 @@ def test_gradients_that_are_well_do_not_make_a_training_healthy_that_does_not_le
     shown = try_station("gradient-health", activation="tanh", init="large", depth=1, width=8, norm="rms", steps=20)
     assert shown.charts[-1].title.startswith("It does not learn") and shown.severity == "info"
     assert "the loss is not" in shown.text
+
+
+def test_zeros_are_drawn_and_called_zero(try_station: Try) -> None:
+    shown = try_station("gradient-health", init="zeros", steps=10)
+    gradients, signal, units = shown.charts[:3]
+    assert gradients.title == "The gradient is zero in every layer"
+    assert signal.title == "The signal is zero in every layer"
+    assert units.title == "Every unit of every layer is zero for every sample"
+    for chart, layers in ((gradients, 11), (signal, 10)):
+        zeros = next(trace for trace in chart.data if trace["name"] == "exactly zero")
+        low, high = chart.layout["yaxis"]["range"]
+        assert len(zeros["x"]) == layers and all(10**low < y < 10**high for y in zeros["y"])
+    assert shown.advice == "Try random weights of the right scale, as He's."
+
+
+def test_a_signal_that_dies_on_the_way_is_zero_from_there_on() -> None:
+    chart = draw_signal({"size": [1.0, 0.5, 0.0], "spread": [0.5, 0.2, 0.0]})
+    assert chart.title == "The signal is zero from layer 3 on" and chart.data[-1]["x"] == ["3"]
+    assert chart.data[-1]["y"][0] < 0.1, "below all that is not zero, and below the usual band"
+    healthy = draw_signal({"size": [1.0, 0.5], "spread": [0.5, 0.2]})
+    assert [trace["name"] for trace in healthy.data] == ["size (root mean square)", "change from sample to sample"]
 
 
 def test_small_gradients_are_no_fault_of_a_network_that_has_learned(try_station: Try) -> None:

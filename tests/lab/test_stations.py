@@ -177,3 +177,13 @@ def _random(station: Station) -> Iterator[dict[str, Value]]:
             else:
                 chosen[control.name] = draw.choice(_values(control))
         yield chosen
+
+
+def test_a_histogram_and_the_measure_of_its_tails_say_the_same(try_station: Try) -> None:
+    shown = try_station("weight-shapes", optimizer="sgd", rate=-1.0, odd=True)
+    titles = {chart.name: chart.title for chart in shown.charts}
+    assert "a few giants" in titles["lab-first"]
+    assert (
+        "usual shape" not in titles["lab-second"] and "longer tails than usual, but no giants" in titles["lab-second"]
+    )
+    assert titles["lab-peakedness"].endswith("heavy tails in the first layer")

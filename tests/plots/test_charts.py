@@ -12,13 +12,16 @@ from building import RunBuilder
 from torchdoctor import plots, signals
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import ModuleFact, PredictionsFact, SamplesFact
-from torchdoctor.findings import Finding, Fix, Severity
-from torchdoctor.plots.chart import Chart, pack
+from torchdoctor.findings import Finding, Fix, Severity, Verdict
+from torchdoctor.plots.chart import Chart, pack, percent
 from torchdoctor.plots.evidence import picture_of
-from torchdoctor.plots.losses import find_spikes
+from torchdoctor.plots.losses import draw_loss, find_spikes
 from torchdoctor.plots.pairs import draw_pairs
+from torchdoctor.report.record import describe_figures
+from torchdoctor.report.vitals import take
 from torchdoctor.rules.curves import smooth
 from torchdoctor.run import HISTORY_ROWS, Run
+from torchdoctor.summary import summary
 
 STEPS = 300
 LAYERS = {f"{i}.weight": (16, 16) for i in range(6)}
@@ -41,7 +44,7 @@ def whole() -> Run:
     """With something for every chart."""
     run = builder()
     run.scalar(signals.LOSS_VALIDATION, [1.0, 0.5, 0.8], steps=[99, 199, 299])
-    run.matrix(signals.UPDATE_RATIO, dict.fromkeys(LAYERS, 1e-3))
+    run.matrix(signals.UPDATE_RATIO, dict.fromkeys(LAYERS, 1e-3)).matrix(signals.WEIGHT_L2, dict.fromkeys(LAYERS, 2.0))
     for name in ("act", "out"):
         run.fact(ModuleFact(name, "ReLU", "relu", order=0))
     run.matrix(signals.ACTIVATION["dead"], {"act": np.linspace(0, 0.9, STEPS), "out": 0.0})
@@ -89,15 +92,15 @@ def test_titles_say_what_is_to_be_seen() -> None:
 @pytest.mark.parametrize(
     ("levels", "said"),
     [
-        (np.geomspace(1e-6, 1, 6), "shrink 1.0e6-fold"),
-        (np.geomspace(1, 1e-6, 6), "grow 1.0e6-fold"),
+        (np.geomspace(1e-6, 1, 6), "The gradient's norm is 1.0e6 times smaller in {} than in {}"),
+        (np.geomspace(1, 1e-6, 6), "The gradient's norm is 1.0e6 times larger in {} than in {}"),
         (np.ones(6), "reach all 6 layers"),
         ([0, 0, 1, 1, 1, 1], "No gradient reaches 2 of 6"),
     ],
 )
 def test_how_gradients_flow(levels: Any, said: str) -> None:
     run = builder(gradients={n: float(v) for n, v in zip(LAYERS, levels, strict=True)}).build()
-    assert said in titles(run)["gradient-flow"]
+    assert said.format(min(LAYERS), max(LAYERS)) in titles(run)["gradient-flow"]
 
 
 def test_what_was_never_finite_has_no_empty_chart() -> None:
@@ -107,18 +110,65 @@ def test_what_was_never_finite_has_no_empty_chart() -> None:
     assert "not finite" in titles(builder(gradients=dict.fromkeys(LAYERS, late)).build())["gradient-flow"]
 
 
+def test_waiting_that_is_longer_than_the_step_is_no_split() -> None:
+    """A loader within a loader is waited for twice."""
+    run = builder().scalar(signals.TIME_STEP, 0.01).scalar(signals.TIME_FORWARD, 0.001)
+    run = run.scalar(signals.TIME_DATA, np.where(np.arange(STEPS) % 3, 0.018, 0.001)).build()
+    assert "time" not in titles(run) and take(run).shares == ()
+
+
+def split_run(steps: int = STEPS, forward_known: bool = True) -> Run:
+    """As a loop of short steps is recorded. A quiet one takes 10 ms: 1 of waiting, 2 forward, 5 backward, 1 update, and
+    1 of ours; every fourth waits 4 ms, the others not. Every tenth is looked at closely, the one after it is slow, too,
+    and parts are known on those and on few others."""
+    at = np.arange(steps)
+    close, after = at % 10 == 0, at % 10 == 1
+    slow = np.select([close, after], [30.0, 5.0], 1.0)
+    data = np.where(at % 4 == 0, 4e-3, 0.0)
+    run = builder(steps).scalar(signals.TIME_STEP, 9e-3 * slow + data).scalar(signals.TIME_DATA, data + 1e-9)
+    looks = np.flatnonzero(close | after | (at % 20 == 5))
+    for signal, part in ((signals.TIME_FORWARD, 2e-3), (signals.TIME_BACKWARD, 5e-3), (signals.TIME_OPTIMIZER, 1e-3)):
+        known = forward_known or signal is not signals.TIME_FORWARD
+        run.scalar(signal, part * slow[looks] * (known | close[looks]), steps=looks)
+    run.scalar(signals.TIME_OWN, 1e-3 * slow**1.2)
+    return run.build()
+
+
 def test_parts_of_a_step_are_those_of_usual_steps() -> None:
-    """Every tenth step is looked at closely, which takes long; only on those is it known where forward begins."""
-    close = np.arange(STEPS) % 10 == 0
-    run = builder().scalar(signals.TIME_STEP, np.where(close, 0.5, 0.1))
-    looks = np.flatnonzero(close | (np.arange(STEPS) % 10 == 1))
-    run.scalar(signals.TIME_BACKWARD, np.where(looks % 10 == 0, 0.3, 0.06), steps=looks)
-    run.scalar(signals.TIME_FORWARD, np.where(np.arange(len(looks)) % 3 == 0, 0.1, 0.0), steps=looks)
-    (chart,) = [c for c in plots.charts(run.build()) if c.name == "time"]
-    parts = {trace["name"]: np.asarray(trace["y"]) for trace in chart.data}
-    assert set(parts) == {"backward", "forward and everything else"}
-    assert parts["backward"] == pytest.approx(np.full(len(parts["backward"]), 60.0))
-    assert "100 ms" in chart.title
+    (chart,) = [c for c in plots.charts(split_run()) if c.name == "time"]
+    parts = {trace["name"]: float(np.mean(trace["y"])) for trace in chart.data}
+    assert parts == pytest.approx(
+        {"waiting for data": 1, "forward": 2, "backward": 5, "update": 1, "torchdoctor": 1, "everything else": 0},
+        abs=0.05,
+    )
+    assert "the largest part backward (50%)" in chart.title or "most of it backward" in chart.title
+
+
+def test_a_part_that_is_seen_in_close_looks_alone_is_not_told() -> None:
+    (chart,) = [c for c in plots.charts(split_run(forward_known=False)) if c.name == "time"]
+    parts = {trace["name"]: float(np.mean(trace["y"])) for trace in chart.data}
+    assert "forward" not in parts and parts["forward and everything else"] == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize("steps", [40, STEPS, 50_000])
+def test_the_live_view_and_the_chart_tell_the_same_split(steps: int) -> None:
+    run = split_run(steps)
+    shares = dict(take(run).shares)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert shares == pytest.approx(
+        {"data": 0.1, "forward": 0.2, "backward": 0.5, "update": 0.1, "torchdoctor": 0.1, "other": 0}, abs=0.02
+    )
+    told = next(c for c in plots.charts(run) if c.name == "time")
+    assert f"backward ({percent(shares['backward'])})" in told.title
+    notes = [note["text"] for note in told.layout["annotations"]]
+    assert notes == (["not known in parts here"] if steps > HISTORY_ROWS else [])
+
+
+def test_our_own_time_inside_the_parts_is_not_counted_twice() -> None:
+    run = builder().scalar(signals.TIME_STEP, 4e-3).scalar(signals.TIME_OWN, 3e-3)
+    run.scalar(signals.TIME_FORWARD, 2e-3).scalar(signals.TIME_BACKWARD, 1e-3)
+    shares = dict(take(run.build()).shares)
+    assert shares == pytest.approx({"forward": 1 / 6, "backward": 1 / 12, "torchdoctor": 0.75, "other": 0.0})
 
 
 def test_gradients_that_are_exactly_zero_have_a_colour_of_their_own() -> None:
@@ -128,6 +178,45 @@ def test_gradients_that_are_exactly_zero_have_a_colour_of_their_own() -> None:
     assert (none["z"][:2] == 1).all() and np.isnan(none["z"][2:]).all()
     dead = builder(gradients=dict.fromkeys(LAYERS, 0.0)).build()
     assert "gradient-norms" not in titles(dead) and "No gradient reaches 6 of 6" in titles(dead)["gradient-flow"]
+
+
+def validated(training: Any, validation: list[float]) -> RunBuilder:
+    steps = np.linspace(0, STEPS - 1, len(validation)).astype(int)
+    return (
+        RunBuilder(STEPS).scalar(signals.LOSS_TRAIN, training).scalar(signals.LOSS_VALIDATION, validation, steps=steps)
+    )
+
+
+FAR_DOWN = np.geomspace(2.3, 0.01, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("training", "validation", "named", "axis"),
+    [
+        (FAR_DOWN, [2.2, 1.9, 2.1, 2.42], False, "linear"),
+        (FAR_DOWN, [2.2, 1.9, 1.6, 1.3], False, "log"),
+        (FAR_DOWN, [2.2, 1.9, 1.95, 2.0], False, "log"),
+        (FAR_DOWN, [2.2, 1.9, 1.95, 2.0], True, "linear"),
+        (np.geomspace(9000, 0.01, STEPS), [2.2, 1.9, 2.1, 2.42], False, "log"),
+        (np.linspace(2.3, 0.5, STEPS), [2.2, 1.9, 2.1, 2.42], False, "linear"),
+    ],
+    ids=["risen", "falls", "hardly risen", "but a finding says so", "a linear axis would hide it", "narrow"],
+)
+def test_a_validation_loss_that_rises_is_seen_to(
+    training: Any, validation: list[float], named: bool, axis: str
+) -> None:
+    found = [finding("overfitting", symptoms=("train-down-validation-up",))] if named else []
+    chart = draw_loss(validated(training, validation).build(), found)
+    assert chart is not None and chart.layout["yaxis"].get("type", "linear") == axis
+
+
+def test_the_best_validation_is_marked() -> None:
+    chart = draw_loss(validated(FAR_DOWN, [2.2, np.nan, 1.9, 2.42]).build())
+    assert chart is not None
+    (star,) = [trace for trace in chart.data if trace["name"] == "best validation"]
+    assert star["marker"]["symbol"] == "star" and list(star["y"]) == [1.9] and list(star["x"]) == [199]
+    once = draw_loss(validated(FAR_DOWN, [2.2]).build())
+    assert once is not None and "best validation" not in [trace["name"] for trace in once.data]
 
 
 def test_it_is_said_whose_samples_were_judged() -> None:
@@ -151,7 +240,10 @@ def test_swings_of_a_loss_that_falls_by_decades_are_no_spikes() -> None:
 
 def test_confusions_are_counts() -> None:
     (chart,) = [c for c in plots.charts(whole()) if c.name == "confusion"]
-    assert chart.data[0]["z"][2, 0] == 15
+    counted, right = chart.data
+    assert counted["z"][2, 0] == 15
+    assert np.isnan(np.diag(counted["z"])).all() and (np.diag(right["z"]) == 1).all() and np.nansum(right["z"]) == 3
+    assert "grey: right" in chart.layout["xaxis"]["title"]["text"]
 
 
 def test_the_norms_title_says_where_it_goes() -> None:
@@ -220,6 +312,23 @@ def test_two_runs_in_one_picture() -> None:
     pairs = draw_pairs(whole(), builder().build(), ("a", "b"))
     assert [c.name for c in pairs] == ["pair-loss"]
     assert [trace["name"] for trace in pairs[0].data] == ["a", "b"] and "a 0." in pairs[0].title
+
+
+def test_a_smoothed_pair_says_so_and_begins_where_the_runs_began() -> None:
+    loss = np.full(800, 13.4)
+    loss[:4] = 4.39, 6.0, 8.0, 9.5
+    run = RunBuilder(800).scalar(signals.LOSS_TRAIN, loss).build()
+    (pair,) = draw_pairs(run, run, ("a", "b"))
+    assert pair.data[0]["y"][0] == pytest.approx(4.39) and pair.data[0]["y"][-1] == pytest.approx(13.4)
+    assert pair.layout["yaxis"]["title"]["text"] == "training loss, smoothed"
+
+
+def test_the_card_the_loss_and_the_pair_tell_the_same_numbers() -> None:
+    noise = np.random.default_rng(0).lognormal(0, 0.3, 800)
+    run = RunBuilder(800).scalar(signals.LOSS_TRAIN, np.geomspace(28_000, 2_000, 800) * noise).build()
+    (card,) = [f for f in describe_figures(Verdict({"steps": 800}, ()), summary(run)) if f["name"] == "training loss"]
+    title, (pair,) = titles(run)["loss"], draw_pairs(run, run, ("a", "b"))
+    assert f"from {card['value']}" in title and f"a {card['value'].split(' to ')[1]}, b" in pair.title
 
 
 def test_numbers_are_packed_and_what_is_not_finite_is_null() -> None:

@@ -15,8 +15,8 @@ import pytest
 from building import RunBuilder
 from recording import record
 from torchdoctor import plots, signals
-from torchdoctor.findings import Finding, Fix, Severity
-from torchdoctor.plots.chart import Chart, axes, line
+from torchdoctor.findings import Finding, Fix, Place, Severity
+from torchdoctor.plots.chart import Chart, axes, band, line
 from torchdoctor.plots.notebook import view
 from torchdoctor.plots.svg import can_draw, draw_svg
 from torchdoctor.run import Run
@@ -108,6 +108,34 @@ def test_a_heat_map_with_ends_of_its_own_keeps_them() -> None:
     assert "0 (dark) to 1 (bright)" in draw_svg(Chart("dead-units", "t", [heat]))
 
 
+def test_a_legend_folds_and_says_how_many_more_there_are() -> None:
+    def shown(count: int) -> list[str]:
+        curves = [line(f"encoder.{i:02d}.weight", np.arange(3), np.ones(3), "#0072B2") for i in range(count)]
+        drawn = parse(draw_svg(Chart("norms", "t", curves, axes("step", "norm"))))
+        texts = ["".join(part.itertext()) for part in drawn if part.tag == "text"]
+        assert all(float(part.get("y", 0)) <= 250 for part in drawn)
+        return [text for text in texts if "encoder" in text or "more" in text]
+
+    assert len(shown(5)) == 5
+    assert shown(12)[-1] == f"and {12 - len(shown(12)) + 1} more"
+
+
+def test_a_band_off_the_range_has_no_name_either() -> None:
+    shape, note = band(1e-4, 1e-2, "usual")
+    for level, is_there in ((1e-3, True), (100.0, False)):
+        layout = axes("step", "ratio", log=True) | {"shapes": [shape], "annotations": [note]}
+        chart = Chart("update-ratio", "t", [line("a", np.arange(3), level * np.array([1.0, 2.0, 3.0]), "#000")], layout)
+        assert ("usual" in draw_svg(chart)) == is_there
+
+
+def test_marks_in_a_notebook_read_on_any_paper() -> None:
+    """Texts in the page's own ink, the colour in a sign beside them; over a heat map on a ground of their own."""
+    found = Finding("x", "X", "data", Severity.WARNING, 1.0, "t", "s", Fix("f"), where=(Place("fc2", "fc2.weight"),))
+    drawn = {chart.name: draw_svg(chart) for chart in plots.charts(training(), [found]) if can_draw(chart)}
+    assert "\u25b2</tspan> x" in drawn["gradient-flow"] and 'fill="#ffffff"' in drawn["gradient-flow"]
+    assert "\u25b2 fc2.weight" in drawn["update-ratio"] and "#E69F00" not in "".join(drawn.values())
+
+
 def test_other_charts_are_left_alone() -> None:
     assert not can_draw(Chart("classes", "t", [{"type": "bar", "x": ["a"], "y": [1]}]))
     assert not can_draw(Chart("empty", "t"))
@@ -147,3 +175,10 @@ def test_show_takes_a_folder(tmp_path: Path) -> None:
     shown = plots.show(record(tmp_path / "a", cleared=0.0))
     assert "missing-zero-grad" in shown._repr_html_()
     assert plots.show(tmp_path / "a", findings=()).text.endswith("nothing found")
+
+
+def test_a_single_figure_marks_what_is_found_in_the_run(tmp_path: Path) -> None:
+    record(tmp_path / "a", cleared=0.0)
+    marked = [note.text for note in plots.loss(tmp_path / "a").layout.annotations]
+    assert "missing-zero-grad" in marked
+    assert not plots.loss(tmp_path / "a", findings=()).layout.annotations

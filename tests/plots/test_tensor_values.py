@@ -89,6 +89,48 @@ def test_hills_where_one_scale_holds_else_magnitudes() -> None:
     assert kinds == [{"scatter"}, {"heatmap"}, {"scatter"}]
 
 
+def test_what_is_never_negative_has_one_side_and_a_bar_of_its_zeros() -> None:
+    relu = np.maximum(np.random.default_rng(0).normal(size=4000), 0.0)
+    chart = draw_distribution([Held(np.array([0]), ("fc.weight",), counts_of(relu)[None, None])], "fc.weight")
+    assert chart is not None
+    _, hill, bar = chart.data
+    assert hill["x"][0] == 0 and hill["y"].argmax() < 30, "it does not smear below zero"
+    assert bar["x"].tolist() == [0, 0, 0] and bar["y"][1] - bar["y"][0] == pytest.approx(0.85 * 0.5, rel=0.05)
+    assert bar["text"][0].endswith("exactly zero") and "51% zero" in chart.layout["annotations"][0]["text"]
+    both = draw_distribution(spread_like([1.0]), "fc.weight")
+    assert both is not None and both.data[1]["x"][0] < 0 and len(both.data) == 2, "no zeros, no bar"
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        ([1.0, 1e6], "grow more than 5,763-fold, from ±0.711 to more than ±4,096"),
+        ([1e6, 1e7], "are usually more than ±4,096 all along"),
+        ([1e3, 3e3], "(17% are beyond ±4,096)"),
+        ([1e6, np.nan], "since step 1; before, usually more than ±4,096"),
+        ([1.0, 0.0, np.nan], "since step 2; at step 0, usually ±0.711"),
+    ],
+)
+def test_sizes_beyond_the_bins_are_not_made_up(scale: list[float], said: str) -> None:
+    assert said in title(spread_like(scale))
+
+
+def test_looks_without_a_finite_value_are_no_looks_at_nothing() -> None:
+    chart = draw_distribution(spread_like([1.0, 1e5, np.nan]), "fc.weight")
+    assert chart is not None
+    heat, stripes = chart.data
+    assert list(heat["x"]) == ["0", "1", "2, none finite"] and heat["y"][-1] == "> 4,096"
+    assert np.isnan(heat["z"][:, 2]).all() and np.isfinite(stripes["z"][:, 2]).all()
+
+
+def test_the_finding_that_points_at_it_is_named(recorded: Path) -> None:
+    where = (Place(module="first"),)
+    found = Finding("x", "X1", "data", Severity.ERROR, 1.0, "t", "s", Fix("f"), where=where, first_step=3)
+    chart = draw_weights(open_run(recorded), [found])
+    assert chart is not None and "\u2716 x" in [note["text"] for note in chart.layout["annotations"]]
+    assert chart.layout["yaxis"]["ticktext"] == ["0", "1", "2", "\u2716 4", "8", "16"]
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     recorder = Recorder.create(tmp_path / "run", {})

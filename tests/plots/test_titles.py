@@ -40,6 +40,7 @@ AT, FAR = np.arange(N), np.arange(LONG)
 LAYERS = [f"l{i}.weight" for i in range(4)]
 NAN_FROM_100, INF_FROM_100 = np.where(AT < 100, 1.0, np.nan), np.where(AT < 100, 1.0, np.inf)
 FALLING = np.linspace(2, 0.1, N)
+NOISY = 0.005 * np.random.default_rng(0).normal(size=N)
 
 
 def builder(steps: int = N) -> RunBuilder:
@@ -100,7 +101,7 @@ CASES: list[tuple[Callable[[], RunBuilder], str, str, str]] = [
     (
         lambda: scalar(LOSS_TRAIN, once(FALLING, 100, np.nan)),
         "loss",
-        "falling, from 2 to 0.11, NaN or Inf at step 100",
+        "falling, from 1.99 to 0.11, NaN or Inf at step 100",
         "from step",
     ),
     (
@@ -112,11 +113,43 @@ CASES: list[tuple[Callable[[], RunBuilder], str, str, str]] = [
     (
         lambda: scalar(LOSS_TRAIN, once(np.linspace(2, 1, LONG), 50_000, np.nan), steps=LONG),
         "loss",
-        "falling, from 2 to 1",
+        "falling, from 1.99 to 1.01",
         "breaks",
     ),
     (lambda: scalar(LOSS_TRAIN, np.nan), "loss", "never a finite number", "from"),
-    (lambda: scalar(LOSS_TRAIN, np.linspace(-1, -50, N)), "loss", "falling, from -1 to -49.8", "nan"),
+    (lambda: scalar(LOSS_TRAIN, np.linspace(-1, -50, N)), "loss", "falling, from -1.25 to -49.8", "nan"),
+    (
+        lambda: scalar(LOSS_TRAIN, once(NOISY + 2.35, 1, 8768.0)),
+        "loss",
+        "flat, about 2.35, 1 spike (8,768 at step 1)",
+        "from",
+    ),
+    (lambda: scalar(LOSS_TRAIN, once(NOISY + 0.7, 0, 0.94)), "loss", "flat, about 0.7", "0.94 to"),
+    (
+        lambda: scalar(LOSS_TRAIN, np.append([2.35, 8768, 5288, 2005, 977, 220], 2.35 + NOISY[6:])),
+        "loss",
+        "flat, about 2.35, after 3,646 in the first steps, 1 spike (8,768 at step 1)",
+        "from",
+    ),
+    (
+        lambda: scalar(LOSS_TRAIN, 0.1 * np.random.default_rng(0).lognormal(0, 0.5, N)),
+        "loss",
+        "flat, about 0.0962 (mostly 0.0478 to 0.222)",
+        "from",
+    ),
+    (
+        lambda: scalar(LOSS_TRAIN, once(once(1 + FALLING + NOISY, 150, 9.0), 200, 5.0)),
+        "loss",
+        "falling, from 2.99 to 1.11, 2 spikes (the highest 9 at step 150)",
+        "up to",
+    ),
+    (
+        lambda: scalar(LOSS_TRAIN, np.where(AT < 100, np.exp(0.2 * AT), np.nan)),
+        "loss",
+        "breaks at step 100 (NaN or Inf), up to 4.0e8 at step 99",
+        "",
+    ),
+    (lambda: scalar(LOSS_TRAIN, np.linspace(-1, -50, N)), "loss", "to -49.8", "up to"),
     (lambda: scalar(LOSS_TRAIN, np.geomspace(1e300, 1e298, N)), "loss", "falling", "NaN"),
     (lambda: scalar(LOSS_TRAIN, FALLING, "D").scalar(LOSS_TRAIN, FALLING[::-1], "G"), "loss", "loss G: rising", "more"),
     (lambda: validated([1.0]), "loss", "validation loss 1 at step 50", "best"),
@@ -194,8 +227,22 @@ CASES: list[tuple[Callable[[], RunBuilder], str, str, str]] = [
     (
         lambda: scalar(GRADIENT_GLOBAL_L2, once(np.ones(LONG), 777, 1e6), steps=LONG),
         "gradient-norm",
-        "jumps to 1.0e6",
+        "is about 1, up to 1.0e6 at about step",
         "",
+    ),
+    (
+        lambda: scalar(GRADIENT_GLOBAL_L2, once(np.geomspace(0.6, 0.01, N), 150, 2567)),
+        "gradient-norm",
+        "falls from 0.584 to 0.0103, up to 2,567 at step 150",
+        "",
+    ),
+    (
+        lambda: scalar(GRADIENT_GLOBAL_L2, np.where(AT < 100, 1.0, 0.0)).matrix(
+            GRADIENT["nonfinite"], layers(np.where(AT < 100, 0.0, 7.0))
+        ),
+        "gradient-norm",
+        "and is NaN or Inf from step 100 on",
+        "is 0",
     ),
     (lambda: clip(5.0), "gradient-norm", "acts in 100% of the steps", "about 100%"),
     (lambda: clip(0.5), "gradient-norm", "acts in 0% of the steps", "less"),
@@ -251,6 +298,26 @@ CASES: list[tuple[Callable[[], RunBuilder], str, str, str]] = [
     ),
     # predictions
     (lambda: classes([10, 10, 10], [0, 0, 0], [10, 10, 10]), "classes", "no prediction is right", "equally well"),
+    (
+        lambda: classes([35, 34, 35, 35, 32, 29], [17, 15, 10, 16, 9, 15], [34] * 6),
+        "classes",
+        "found in 28% to 52% of their samples; they have so few that chance explains it",
+        "equally",
+    ),
+    (
+        lambda: classes([3500, 3500, 3500], [1000, 1400, 1500], [3500] * 3),
+        "classes",
+        "Classes are found in 29% (class 0) to 43% (class 2) of their samples",
+        "equally",
+    ),
+    (
+        lambda: classes([100, 100, 100], [80, 83, 86], [100] * 3),
+        "classes",
+        "All 3 classes are found about equally well (80% to 86% of their samples)",
+        "chance",
+    ),
+    (lambda: classes([10, 10], [10, 10], [10, 10]), "classes", "All 2 classes are found equally well (100%)", "about"),
+    (lambda: classes([4, 4, 400], [2, 4, 300], [4, 4, 400]), "classes", "chance explains it", "Class 0 is"),
     (lambda: classes([990, 10], [985, 1], [990, 10]), "classes", "the classes on average in 55%", "together"),
     (
         lambda: samples(bins=[[50, 0.55, 0.85], [50, 0.95, 0.65]], ece=0.3),
@@ -339,3 +406,16 @@ def test_huge_numbers_stay_numbers() -> None:
 
 def test_a_share_is_none_or_all_only_if_it_is() -> None:
     assert [percent(v) for v in (0.0, 1e-9, 0.5, 0.9999, 1.0)] == ["0%", "less than 1%", "50%", "more than 99%", "100%"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.linspace(10, 40, N), "The gradient's norm grows from 10.2 to 39.8"),
+        (np.random.default_rng(0).lognormal(0, 0.7, N), "The gradient's norm is about"),
+        (np.where(AT < N // 2, 1.0, 1.5), "The gradient's norm is about"),
+    ],
+)
+def test_a_norm_that_goes_one_way_all_along_is_told_so(values: np.ndarray, said: str) -> None:
+    (chart,) = plots.charts(scalar(GRADIENT_GLOBAL_L2, values).build())
+    assert chart.title.startswith(said)

@@ -185,9 +185,35 @@ def test_of_300_layers_the_remarkable_ones_are_shown(width: int, height: int) ->
 def test_layers_are_chosen_from_every_stretch() -> None:
     layers = [Layer(str(i), 1.0, 1e-3) for i in range(100)]
     layers[55] = Layer("55", 0.0)
-    assert [layer.name for layer in choose(layers, 4)] == ["0", "25", "55", "75"]
+    assert [layer.name for layer in choose(layers, 4)] == ["0", "25", "55", "99"]
     assert len(choose(layers, 200)) == 100
     assert choose(layers, 0) == []
+
+
+def test_the_first_and_the_last_layer_are_shown_where_none_is_remarkable() -> None:
+    layers = [Layer(str(i), 1.0, 1e-3) for i in range(13)]
+    chosen = [int(layer.name) for layer in choose(layers, 6)]
+    assert chosen[0] == 0 and chosen[-1] == 12 and chosen == sorted(chosen)
+
+
+def test_wide_letters_shift_no_column() -> None:
+    names = ("層一🙂.weight", "plain.weight")
+    run = RunBuilder(9).matrix(signals.GRADIENT_L2, dict.fromkeys(names, 0.5)).parameters(dict.fromkeys(names, (4, 4)))
+    lines = Dashboard(take(run.build())).lines(140, 40)
+    ends = [line[: line.plain.index("0.5")].cell_len for line in lines if "weight" in line.plain]
+    assert len(ends) == 2 and ends[0] == ends[1]
+
+
+def test_huge_losses_leave_the_axis_where_it_is() -> None:
+    run = RunBuilder(40).scalar(signals.LOSS_TRAIN, np.geomspace(2.0, 4.71e28, 40)).build()
+    lines = draw(run, 100, 24).splitlines()
+    assert len({line.index("│") for line in lines if "│" in line}) == 1
+    assert any("4.7e28" in line for line in lines)
+
+
+def test_a_finding_at_the_end_leaves_the_number_of_steps() -> None:
+    frame = draw(training().build(), 100, 24, found("dead-relu", first_step=295))
+    assert "▲ step 299" in frame
 
 
 def test_many_findings_are_counted() -> None:

@@ -109,3 +109,9 @@ def test_an_lr_of_nan_reaches_the_page(tmp_path: Path) -> None:
     fact = OptimizerFact(key="0", type="SGD", groups=[{"lr": float("nan"), "eps": 1e18}], parameters=1)
     verdict = examine(open_run(record(tmp_path / "run", facts=(fact,))), rules=[])
     assert describe_record(verdict)[0]["rows"] == [("SGD group 0", "lr NaN, eps 1.0e18")]
+
+
+@pytest.mark.parametrize(("status", "name"), [("running", "status"), ("finished", "ended"), ("died", "ended")])
+def test_a_run_that_still_trains_has_not_ended(status: str, name: str) -> None:
+    figures = describe_figures(Verdict(run={"steps": 3, "status": status}, findings=()), {})
+    assert {"name": name, "value": status} in figures

@@ -71,11 +71,13 @@ def test_it_serves_while_the_training_lives_and_ends_after_it(
     page = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert page.stdout is not None
     url = page.stdout.readline().strip()
-    assert "/run/a?token=" in url
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S{22}", url)
     wait_for(lambda: listens(url))
     if visit == "opened":
         with httpx.Client() as client:
-            assert client.get(url).status_code == client.get(url.partition("?")[0]).status_code == 200
+            for _ in range(2):  # somebody who was there before is led to the run, too
+                assert 'href="/run/a"' in client.get(url).text
+            assert client.get(url.partition("?")[0] + "run/a").status_code == 200
     elif visit == "refused":
         assert not answers(url.partition("?")[0])
     with pytest.raises(subprocess.TimeoutExpired):

@@ -13,12 +13,14 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from torchdoctor.lab.stations import STATIONS
-from torchdoctor.ui.lab import LabPages
+from torchdoctor.ui.lab import ROOMS, LabPages
 
 
 def test_the_front_page_names_every_station(client: TestClient) -> None:
     page = client.get("/lab").text
     assert all(f'href="/lab/{name}"' in page and station.title in page for name, station in STATIONS.items())
+    sketches = re.findall(r'<svg class="sketch".*?</svg>', page, re.DOTALL)
+    assert len(sketches) == len(ROOMS) == len(set(sketches))
 
 
 @pytest.mark.parametrize("name", STATIONS)

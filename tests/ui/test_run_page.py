@@ -233,6 +233,16 @@ def test_layers_are_marked_by_what_is_wrong_with_them() -> None:
     assert marks["net.2"] == [("info", "large updates: 20 % a step")]
 
 
+def test_the_tree_and_the_chart_of_a_layer_tell_the_same_number() -> None:
+    dead = np.linspace(0.2, 0.8, 160)[:, None]
+    held = {signals.ACTIVATION["dead"].name: Trace.raw(range(160), dead, ("act",))}
+    run = Run({}, frozenset((n, "") for n in held), lambda n, _: held.get(n, Trace.empty()), Run.holding().seen)
+    chart = draw(run, "layer-activation", layer="act")
+    assert chart is not None
+    assert find_marks(run)["act"] == [("warning", "73 % dead")]
+    assert re.search(r"73 ?% dead", chart.title)
+
+
 def test_the_tree_counts_what_is_not_well_and_stands_in_order() -> None:
     net = grow_tree(layered_run()).parts["net"]
     assert list(net.parts) == ["0", "1", "2", "3"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyte
 import pytest
 
+from torchdoctor.settings import Settings
 from torchdoctor.view.panel import LEAST_LEFT, LEAST_ROWS, RESCUE, Panel, divide
+from torchdoctor.view.reading import Reading
+from torchdoctor.view.screen import View
 
 COLUMNS, HEIGHT, ROWS = 80, 24, 10
 
@@ -118,6 +123,53 @@ def test_the_rescue_gives_the_terminal_back_without_knowing_how_it_was_divided(l
     assert written.cursor == before
     assert written.screen.margins is None
     assert written.told == [*(f"line {i}" for i in range(lines)), "unfinished"]
+
+
+@pytest.mark.parametrize("column", [0, 10, COLUMNS - 1])
+def test_the_rescue_spares_the_line_with_the_cursor_on_the_last_row_too(column: int) -> None:
+    """Where a terminal has become smaller, our rows may be gone and the script's last one the last."""
+    written = Written(60)
+    written.say(f"\x1b[{column + 1}G")
+    assert written.cursor == (HEIGHT - 1, column)
+    before = written.told
+    written.say(RESCUE)
+    assert written.told == before and written.cursor == (HEIGHT - 1, column)
+
+
+class Small:
+    """A screen that is divided once, and has another size when it is given back."""
+
+    encoding = "utf-8"
+    size = (COLUMNS, HEIGHT)
+
+    def __init__(self, written: Written) -> None:
+        self.write = written.say
+
+    def divide(self) -> Panel | None:
+        return PANEL if self.size == (COLUMNS, HEIGHT) else None
+
+
+class Listening:
+    def wants_us(self) -> bool:
+        return True
+
+    def hears(self, text: str) -> bool:
+        return True
+
+
+def test_a_terminal_that_has_become_too_small_keeps_what_the_script_wrote(tmp_path: Path) -> None:
+    written = Written(60)
+    screen, reading = Small(written), Reading(tmp_path, Settings())
+    view = View(screen, Listening())  # type: ignore[arg-type]
+    view.show(reading, True)
+    assert written.screen.margins is not None
+    written.screen.resize(12, COLUMNS)
+    written.screen.cursor.y = written.rows.index("unfinished")  # other terminals move it with its line
+    screen.size = (COLUMNS, 12)
+    before = written.rows[: written.cursor[0] + 1]
+    view.show(reading, True)
+    assert written.screen.margins is None
+    assert before[-1] == "unfinished" and written.rows == [*before, *[""] * (12 - len(before))]
 
 
 @pytest.mark.parametrize(

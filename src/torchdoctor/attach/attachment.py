@@ -17,6 +17,7 @@ from torchdoctor.attach.page import open_page
 from torchdoctor.attach.ranks import speaks
 from torchdoctor.attach.voice import announce, point_to_view, say
 from torchdoctor.findings import Finding, Verdict
+from torchdoctor.launching import can_leave
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
@@ -114,6 +115,9 @@ class Attachment:
 
 
 def _serve(directory: Path, settings: Mapping[str, Any]) -> None:
+    if not can_leave():
+        say("no live page beside the first process of a container; docker run --init makes room for one")
+        return
     page = open_page(directory, settings)
     if page is not None:
         say(f"live page: {page}")

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.attach.options import DISABLE_KEY
-from torchdoctor.launching import own_module
+from torchdoctor.launching import can_leave, own_module
 
 SECONDS = 60.0
 """That its first line may take: it imports the server, beside a training that has the cores."""
 
 
 def open_page(run: Path, settings: Mapping[str, Any]) -> str | None:
-    """Its address; None where there can be none (no server is installed, no port is free)."""
+    """Its address; None where there can be none (no server is installed, no port is free, we are process 1)."""
+    if not can_leave():
+        return None
     read, write = os.pipe()
     try:
         words = (str(run), str(os.getpid()), json.dumps(settings))

@@ -66,8 +66,15 @@ def taken_places(options: Options, since: float) -> list[Path]:
     """The folders that processes of this run have written since a moment, the first one first."""
     folder, name = Path(options.out), options.name or ""
     named = [p for p in folder.glob("*") if p.is_dir() and (p.name == name or _number(p.name, name))]
-    written = [path for path in named if any(f.stat().st_mtime >= since - CLOCK_GRAIN for f in path.iterdir())]
+    written = [path for path in named if any(_written(file) >= since - CLOCK_GRAIN for file in path.iterdir())]
     return sorted(written, key=lambda path: _number(path.name, name))
+
+
+def _written(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0  # renamed meanwhile
 
 
 def _number(candidate: str, name: str) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from torchdoctor.findings import Finding
 
@@ -20,7 +21,10 @@ def say(text: str) -> None:
         return
     line = f"torchdoctor: {_one_line(text)}"
     with contextlib.suppress(Exception):
-        if _bars_are_drawn():
+        console = _drawing_console()
+        if console is not None:
+            console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+        elif _bars_are_drawn():
             sys.modules["tqdm"].tqdm.write(line, file=stream)
         else:
             stream.write(f"{CLEAR_LINE if stream.isatty() else ''}{line}\n")
@@ -43,6 +47,14 @@ def point_to_view(directory: Path) -> None:
 
 def _one_line(text: str) -> str:
     return "".join(c for c in " ".join(text.split()) if c.isprintable())
+
+
+def _drawing_console() -> Any:
+    """The one on whose terminal Rich draws bars or tables of the script (Lightning's are): it alone knows how to write
+    above them, anything else leaves torn rows behind. None where nothing is drawn."""
+    console = getattr(sys.modules.get("rich"), "_console", None)
+    drawn = getattr(console, "_live_stack", None) or getattr(console, "_live", None)
+    return console if drawn and console is not None and console.is_terminal else None
 
 
 def _bars_are_drawn() -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchdoctor.checks.check import PARTS, Check, Outcome
 from torchdoctor.findings import Finding, Proof, Severity
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.rules import catalogue
 
 if TYPE_CHECKING:

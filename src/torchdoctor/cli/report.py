@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
@@ -13,7 +15,8 @@ from torchdoctor.errors import UsageError
 from torchdoctor.report.json import write_text
 
 if TYPE_CHECKING:
-    from torchdoctor.report.html import Told
+    from torchdoctor.plots.chart import Chart
+    from torchdoctor.report.html import Compared, Told
     from torchdoctor.telling import Opened
 
 MOST_RUNS = 2
@@ -44,18 +47,18 @@ def command(runs: tuple[Path, ...], output: str | None, form: str, with_captures
     """
     if len(runs) > MOST_RUNS:
         raise UsageError(f"{len(runs)} runs were given; a report shows one, or compares two")
-    if form == "markdown" and len(runs) > 1:
-        raise UsageError("markdown shows one run; two are compared by torchdoctor diff, and in HTML")
+    from torchdoctor.telling import tell_apart
+
     opened = [_open(path) for path in runs or (FOLDER,)]
     target = output or NAMES[form]
+    told = [_with_kept(each, with_captures) for each in opened]
+    comparison = tell_apart(opened) if len(opened) > 1 else None
     if form == "markdown":
-        _write_markdown(opened[0], target)
+        _write_markdown(told, comparison, target)
     else:
         from torchdoctor.report.html import write_page
-        from torchdoctor.telling import tell_apart
 
-        told = [_with_kept(each, with_captures) for each in opened]
-        write_text(write_page(told, tell_apart(opened) if len(opened) > 1 else None), target)
+        write_text(write_page(told, comparison), target)
     if target != "-":
         click.echo(f"report: {target}", err=True)
 
@@ -77,21 +80,26 @@ def _with_kept(opened: Opened, previews: bool) -> Told:
     return replace(opened.told, kept=tell_kept(Path(opened.run.info["path"]), opened.run, previews))
 
 
-def _write_markdown(opened: Opened, target: str) -> None:
-    from torchdoctor.report import markdown
-    from torchdoctor.report.pictures import find_browser, write_pictures
+def _write_markdown(told: Sequence[Told], comparison: Compared | None, target: str) -> None:
+    from torchdoctor.report.markdown import dump_report, wanted_charts
+    from torchdoctor.report.pictures import find_browser
 
-    told = opened.told
-    wanted = dict.fromkeys([*told.pictures.values(), "loss"])
-    charts = [chart for chart in told.charts if chart.name in wanted]
-    text = f"{markdown.dump(told.verdict)}\n{markdown.dump_kept(_with_kept(opened, previews=False).kept)}"
+    folder: Path | None = Path(target).with_suffix("" if Path(target).suffix else ".pictures")
     if target == "-" or find_browser() is None:
         why = "standard output has no folder for them" if target == "-" else "no browser was found to draw them"
         click.echo(f"torchdoctor: without figures, since {why}", err=True)
-    else:
-        folder = Path(target).with_suffix("")
-        written = write_pictures(charts, folder)
-        text += "\n" + "".join(
-            f"![{markdown.plain(chart.title)}]({folder.name}/{written[chart.name].name})\n\n" for chart in charts
-        )
-    write_text(text, target)
+        folder = None
+    parts = [""] if comparison is None else ["first", "second"]
+    drawn = [(each, _draw(wanted_charts(each), folder, part)) for each, part in zip(told, parts, strict=True)]
+    both = None if comparison is None else (comparison, _draw(comparison.charts, folder, "both"))
+    write_text(dump_report(drawn, both), target)
+
+
+def _draw(charts: Sequence[Chart], folder: Path | None, part: str) -> dict[str, str]:
+    """Pictures in this part of the folder, as links from beside it."""
+    from torchdoctor.report.pictures import write_pictures
+
+    if folder is None:
+        return {}
+    written = write_pictures(charts, folder / part)
+    return {name: quote((Path(folder.name) / part / file.name).as_posix()) for name, file in written.items()}

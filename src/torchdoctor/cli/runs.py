@@ -13,16 +13,20 @@ import click
 
 from torchdoctor import shelf
 from torchdoctor.cli.names import FOLDER, find_named
-from torchdoctor.console import RenderableType, Table, Text
+from torchdoctor.console import RenderableType, Text
 from torchdoctor.errors import NotARunError, RunError, UsageError
 from torchdoctor.report.sheet import Page, Sheet, indent, labelled, show, title, unbroken
-from torchdoctor.report.text import clean, count, number, share, size
+from torchdoctor.report.text import clean, count, cut_middle, number, share, size
 from torchdoctor.store.info import RUNNING
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 
 LONG_TEXT = 200
 """Longer entries of run.json, such as a git diff, are shown by their size."""
 RECORD_WIDTH, FIGURE_WIDTH = 16, 26
+GAP = 2
+ARGUMENTS, FIGURES, GO_FIRST = "arguments", ("steps", "size"), ("started", "size")
+ARGUMENTS_LEAST, ARGUMENTS_MOST = 16, 400
+"""Letters of a run's arguments in a list."""
 NOT_SHOWN = frozenset({"status", "path", "name", "format", "process", "sessions", "rank", "started", "ended", "steps"})
 """Entries of run.json that are told apart, or of no use to people."""
 
@@ -44,7 +48,7 @@ def list_command(directory: Path) -> None:
         where = f"in {directory}" if directory.is_dir() else f"in {directory}, which does not exist"
         click.echo(f"torchdoctor: there are no runs {where}; torchdoctor run train.py makes one", err=True)
         return
-    show(Sheet(lambda page, width: _write_list(held, page)))
+    show(Sheet(lambda page, width: _write_list(held, page, width)))
 
 
 @command.command("show")
@@ -116,22 +120,51 @@ def _choose(paths: Sequence[Path], keep: int | None, age: timedelta | None) -> l
     return list({run.path.resolve(): run for run in chosen}.values())
 
 
-def _write_list(held: list[RunEntry], page: Page) -> Iterator[RenderableType]:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for heading in ("run", "started", "status"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("steps", "size"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for run in held:
-        table.add_row(
-            page.line(run.name), _when(run.started), page.line(run.status), f"{_steps(run):,}", size(run.size_bytes)
-        )
+def _write_list(held: list[RunEntry], page: Page, width: int) -> Iterator[RenderableType]:
     yield Text()
-    yield indent(table, 2)
+    yield from _line_up(_columns(held, page), width)
     yield Text()
     total = size(sum(r.size_bytes for r in held))
     yield indent(page.line(f"{count(len(held), 'run')} in {held[0].path.parent}, {total}"), 2)
     yield Text()
+
+
+def _columns(held: list[RunEntry], page: Page) -> dict[str, list[Text]]:
+    return {
+        "run": [page.line(run.name) for run in held],
+        ARGUMENTS: [page.line(cut_middle(run.arguments, ARGUMENTS_MOST)) for run in held],
+        "started": [page.line(_when(run.started)) for run in held],
+        "status": [page.line(run.status) for run in held],
+        "steps": [page.line(f"{_steps(run):,}") for run in held],
+        "size": [page.line(size(run.size_bytes)) for run in held],
+    }
+
+
+def _line_up(columns: dict[str, list[Text]], width: int) -> Iterator[Text]:
+    """A line for each run, its name whole so that it can be copied: the arguments are cut, then columns go."""
+    room = {name: max(len(name), *(cell.cell_len for cell in cells)) for name, cells in columns.items()}
+    if not any(columns[ARGUMENTS]):
+        del room[ARGUMENTS]
+    whole = room.get(ARGUMENTS, 0)
+    least = min(whole, ARGUMENTS_LEAST)
+    over = sum(room.values()) + GAP * len(room) - width
+    for name in GO_FIRST:
+        if whole - over < least:
+            over -= room.pop(name) + GAP
+    if ARGUMENTS in room:
+        room[ARGUMENTS] = max(least, min(whole, whole - over))
+    yield _join({name: Text(name, style="bold") for name in room}, room)
+    for cells in zip(*columns.values(), strict=True):
+        yield _join(dict(zip(columns, cells, strict=True)), room)
+
+
+def _join(cells: Mapping[str, Text], room: Mapping[str, int]) -> Text:
+    line = Text(no_wrap=True, overflow="ignore")
+    for name, wide in room.items():
+        cell = cells[name] if name != ARGUMENTS else Text(cut_middle(cells[name].plain, wide), style=cells[name].style)
+        fill = " " * (wide - cell.cell_len)
+        line.append(" " * GAP).append_text(Text(fill) + cell if name in FIGURES else cell + Text(fill))
+    return line
 
 
 def _steps(entry: RunEntry) -> int:

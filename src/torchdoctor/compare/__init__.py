@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from torchdoctor.compare.causes import find_changes
 from torchdoctor.compare.records import FIRST_BATCH, Difference, compare_records
 from torchdoctor.compare.traces import Deviation, compare_traces
 from torchdoctor.facts import ComparisonFact
@@ -16,9 +17,6 @@ from torchdoctor.findings import SCHEMA, Finding
 from torchdoctor.run import Run, Seen
 
 __all__ = ["Comparison", "Deviation", "Difference", "compare", "with_baseline"]
-
-ONE_THING = frozenset({"code", "data", "hardware", "environment", "seeds"})
-"""Parts in which many differing entries are one change: a commit and its diff, a machine, a set of seeds."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +33,9 @@ class Comparison:
 
     @property
     def changes(self) -> list[str]:
-        """What was changed, each thing once: an argument and the hyperparameter it sets are one change, and another
-        seed brings another first batch."""
-        changed: dict[Any, str] = {}
-        seeded = any(d.part == "seeds" for d in self.differences)
-        for d in self.differences:
-            if seeded and d.name == FIRST_BATCH:
-                continue
-            is_one = d.part in ONE_THING and not (d.name == FIRST_BATCH and self.only_order)
-            changed.setdefault(d.part if is_one else (_plain(d.good), _plain(d.bad)), d.part if is_one else d.name)
-        return list(changed.values())
-
-    @property
-    def only_order(self) -> bool:
-        """Of the data only the first batch differs, though nothing says that the seed does."""
-        return [d.name for d in self.differences if d.part in ("data", "seeds")] == [FIRST_BATCH]
+        """What was changed, each thing once: an argument and what it sets are one change, whether or not it was given
+        in both runs, and another seed brings another first batch."""
+        return [change.name for change in find_changes(self.differences)]
 
     @property
     def first(self) -> Deviation | None:
@@ -124,19 +110,10 @@ def _conclude(comparison: Comparison) -> str:
     if changes == [FIRST_BATCH]:
         return f"The first batch differs (the random state was used differently, or the data), and {effect}."
     if len(changes) == 1:
-        change = next((d for d in comparison.differences if d.name == changes[0]), None)
-        words = f"{change.name} from {change.good} to {change.bad}" if change else changes[0]
+        words = find_changes(comparison.differences)[0].words
         return f"One thing changed, {words}, and {effect}{': look there first' if apart else ''}."
     advice = "so it cannot be put down to one of them: change one thing at a time" if first else "without effect"
     return f"{len(changes)} things changed ({_few(changes)}), and {effect}, {advice}."
-
-
-def _plain(value: Any) -> str:
-    """So that the argument "0.10" and the rate 0.1 are one value."""
-    try:
-        return repr(float(value))
-    except (TypeError, ValueError):
-        return str(value)
 
 
 def _few(names: list[str]) -> str:

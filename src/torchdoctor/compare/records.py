@@ -64,6 +64,9 @@ _OF_THE_RUN_ITSELF = frozenset(
 SPEAK_ALONE = ("packages", "environment")
 """Entries whose names need no more words: numpy, OMP_NUM_THREADS."""
 FIRST_BATCH = "first batch"
+SCRIPT_FILE = "script file"
+DIGITS = 12
+"""Of a digest: as many as git shows of a commit."""
 LONG_TEXT = 80
 """Longer texts, such as a git diff, are compared but shown by their size."""
 
@@ -86,7 +89,18 @@ def compare_records(good: Run, bad: Run) -> list[Difference]:
         for part, name in dict.fromkeys([*left, *right])
         if left.get((part, name)) != right.get((part, name))
     ]
-    return sorted(found, key=lambda d: (PARTS.index(d.part), d.name))
+    return sorted([*found, *_in_both(good, bad)], key=lambda d: (PARTS.index(d.part), d.name))
+
+
+def _in_both(good: Run, bad: Run) -> Iterator[Difference]:
+    """What says something only where both runs have it: the script's text, and as many samples as both batches hold."""
+    scripts = [str(run.info.get("script_sha256") or "")[:DIGITS] for run in (good, bad)]
+    if all(scripts) and scripts[0] != scripts[1]:
+        yield Difference("code", SCRIPT_FILE, *scripts)
+    batches = [tuple(f.fingerprints) if (f := _first_inputs(run)) is not None else () for run in (good, bad)]
+    common = min(map(len, batches))
+    if batches[0][:common] != batches[1][:common]:
+        yield Difference("data", FIRST_BATCH, *(f"fingerprint {hash(b[:common]) & 0xFFFFFF:06x}" for b in batches))
 
 
 def _entries(run: Run) -> Iterator[tuple[tuple[str, str], Any]]:
@@ -127,15 +141,18 @@ def _data(run: Run) -> Iterator[tuple[tuple[str, str], Any]]:
             if field not in ("name", "phase"):
                 part = "data" if field in ("samples", "dataset") else "configuration"
                 yield (part, f"{loader.phase} loader {field.replace('_', ' ')}"), value
-    first = next((f for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input"), None)
+    first = _first_inputs(run)
     if first is not None:
         yield ("data", "input shape"), first.shape[1:]
         yield ("data", "input dtype"), first.dtype
-        yield ("data", FIRST_BATCH), f"fingerprint {hash(tuple(first.fingerprints)) & 0xFFFFFF:06x}"
     if not run.facts(LoaderFact):
         sizes = run.scalar(signals.BATCH_SIZE, TRAIN).first().values
         if len(sizes):
             yield ("configuration", "batch size"), int(np.median(sizes))
+
+
+def _first_inputs(run: Run) -> InputsFact | None:
+    return next((f for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input"), None)
 
 
 def _latest(run: Run, kind: type[Fact], key: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchdoctor.experiments.comparison import LEVEL, Paired, Spread, detectable
 from torchdoctor.findings import Finding
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
+from torchdoctor.plots.figure import new_figure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -24,7 +24,9 @@ from torchdoctor.experiments.trace_comparison import Parting, Traced, find_parti
 from torchdoctor.experiments.variants import Variant
 from torchdoctor.facts import StartsFact
 from torchdoctor.findings import Finding
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.rules import find
 from torchdoctor.run import Run
 from torchdoctor.store.reader import open_run
@@ -85,7 +87,7 @@ class Starts(Result):
         shown = np.where(self.apart > 0, self.apart, np.nan)
         figure.add_scatter(x=self.steps, y=shown, mode="lines+markers", line_color="#0072B2", name="difference")
         if np.isfinite(shown).any():
-            figure.update_yaxes(type="log")
+            figure.update_yaxes(LOG)
         else:
             figure.update_yaxes(range=[-1, 1])
         if self.fact.first_step is not None:

@@ -18,13 +18,14 @@ from torch.optim import Optimizer
 from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import check_loader, endless
-from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.progress import progress_bar
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import mark_level, new_figure
 from torchdoctor.plots.palette import BAND, BLUE, ORANGE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.movement import OF_TORCH, PLAIN
@@ -147,7 +148,7 @@ class ClippingAdvice(Result):
         title = f"{self._acts:.1%} of the {'' if steady else 'later '}gradient norms exceed {figure(self.recommended)}"
         if not steady:
             title += f", and the norms are {self.trend}"
-        chart = new_figure(title, "step", "gradient norm before clipping", yaxis_type="log")
+        chart = new_figure(title, "step", "gradient norm before clipping", yaxis=LOG)
         for name, keep, colour, symbol in (("kept", ~above, BLUE, "circle"), ("cut", above, RED, "x")):
             chart.add_scatter(
                 x=steps[keep],

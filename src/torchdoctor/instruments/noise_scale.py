@@ -24,14 +24,15 @@ from torchdoctor.distributions.student import t_quantile
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.batches import apart, check_loader
 from torchdoctor.instruments.learning_rate.sweep import unsynchronised
-from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.progress import progress_bar
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import mark_place, new_figure
 from torchdoctor.plots.palette import BAND, BLUE, GREY, ORANGE
 from torchdoctor.stats import norms
 
@@ -162,7 +163,8 @@ class NoiseScale(Result):
             title = f"At a batch of {self.batch} noise hides the gradient too well to tell the scale"
         elif math.isinf(self.scale):
             title = f"At a batch of {self.batch} a step is nearly all noise"
-        chart = new_figure(title, "batch, samples", "progress of a step", xaxis_type="log", yaxis_tickformat=".0%")
+        axis = {**LOG, "dtick": 1}
+        chart = new_figure(title, "batch, samples", "progress of a step", xaxis=axis, yaxis_tickformat=".0%")
         ends = [v for v in (self.batch, self.scale, self.low, self.high) if math.isfinite(v) and v > 0]
         sizes = np.geomspace(max(1.0, min(ends) / 8), max(ends) * 16, 100)
         for low, name, line in (

@@ -60,14 +60,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(v) for v in value]
     return str(value)
-
-
-def new_figure(title: str, x: str, y: str, **layout: Any) -> Figure:
-    """An empty figure in our style; `title` says what is to be seen."""
-    try:
-        from plotly.graph_objects import Figure
-    except ImportError as error:
-        raise UsageError("a plot needs plotly: pip install plotly") from error
-    figure = Figure()
-    figure.update_layout(title=title, xaxis_title=x, yaxis_title=y, template="plotly_white", **layout)
-    return figure

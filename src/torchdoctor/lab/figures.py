@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from torchdoctor.plots.chart import Chart, axes, line
-from torchdoctor.plots.palette import BLUE
+from torchdoctor.plots.palette import BLUE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Floats
 
@@ -15,6 +18,8 @@ LEARNED = 0.9
 """Of the loss at the start: what a short training of a healthy network falls below."""
 DIVERGED = 100.0
 """Times the loss at the start: from two orders of magnitude on nobody would wait for it to come back."""
+BELOW, TICKS = 1.0, 5
+"""Powers of ten that the marks of zeros stand below all else, and how many are written beside an axis."""
 HIGHEST = 1e3
 """Times its start up to which a loss is drawn: beyond, it is enough to see that it leaves the picture."""
 
@@ -22,6 +27,25 @@ HIGHEST = 1e3
 def visible(values: Floats, most: float) -> Floats:
     """What lies beyond is left out, as is what is not finite: an axis that shows it would show nothing else."""
     return np.where(np.abs(values) <= most, values, np.nan)
+
+
+def mark_zeros(chart: Chart, names: Sequence[str], *curves: Floats) -> None:
+    """A logarithmic axis has no zero: a marker at the foot of the chart stands for it."""
+    zero = np.any([values == 0 for values in curves], axis=0)
+    if not zero.any():
+        return
+    known = np.concatenate([values[np.isfinite(values) & (values > 0)] for values in curves])
+    edges = [edge for shape in chart.layout.get("shapes", ()) for edge in (shape["y0"], shape["y1"])]
+    low, high = (math.log10(end([*known, *edges], default=1.0)) for end in (min, max))
+    foot = 10 ** (low - BELOW)
+    at = [name for name, is_zero in zip(names, zero, strict=True) if is_zero]
+    marks = {"type": "scatter", "mode": "markers", "name": "exactly zero", "x": at, "y": [foot] * len(at)}
+    marks["marker"] = {"color": RED, "symbol": "triangle-down", "size": 11}
+    chart.data.append(marks | {"hovertemplate": "%{x}: exactly zero<extra></extra>"})
+    powers = range(math.ceil(low), math.floor(high) + 1, max(1, math.ceil((high - low) / TICKS)))
+    ticks = {"tickmode": "array", "tickvals": [foot, *(10.0**p for p in powers)]}
+    ticks |= {"ticktext": ["0", *(figure(10.0**p) for p in powers)]}
+    chart.layout["yaxis"] |= {"range": [low - BELOW - 0.4, high + 0.4], "autorange": False, **ticks}
 
 
 def last_tenth(losses: Floats) -> float:

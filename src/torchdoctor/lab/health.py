@@ -169,6 +169,8 @@ def _judge_units(seen: Look, choices: Choices) -> Verdict | None:
 def _advise(choices: Choices, *names: str) -> str:
     """What of these is not chosen yet; fewer layers only where nothing else is left."""
     left = [text for name in names for text, is_open in [REMEDIES[name]] if is_open(choices)]
+    if REMEDIES["random"][0] in left:  # which He's are
+        left = [text for text in left if text != REMEDIES["he"][0]]
     if len(left) > 1 and "fewer" in names:
         left = [text for text in left if text != REMEDIES["fewer"][0]]
     return f"Try {', '.join(left[:-1])}{' or ' * (len(left) > 1)}{left[-1]}." if left else ""

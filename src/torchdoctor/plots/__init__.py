@@ -1,4 +1,6 @@
-"""Figures of a run. `torchdoctor.plots.loss(run)` and the like give Plotly figures; a run may be named by its folder.
+"""Figures of a run. `torchdoctor.plots.loss(run)` and the like give Plotly figures; a run may be named by its folder or
+by the doctor that watches it. What is found in it is marked: the run is examined, unless `findings` are given
+(`findings=()` marks nothing).
 Those of the instruments are here, too: `plots.batches(torchdoctor.preview_batches(train, val))`, `mistakes`,
 `attention`, `saliency`, `lr_range` and `landscape` take a result. `dir(torchdoctor.plots)` names all of them.
 
@@ -23,6 +25,7 @@ from torchdoctor.plots.outcomes import draw_calibration, draw_classes, draw_conf
 from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
 from torchdoctor.plots.results import GIVEN_BY, drawer
 from torchdoctor.plots.tensor_values import draw_chosen_tensor, draw_gradients, draw_outputs, draw_weights
+from torchdoctor.plots.weights import draw_weight_norms
 from torchdoctor.run import Run
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ DRAWN: dict[str, Draw] = {
     "gradient_norms": draw_gradient_lines,
     "gradient_norm": draw_gradient_norm,
     "update_ratio": draw_update_ratio,
+    "weight_norms": draw_weight_norms,
     "activation_health": draw_activation_health,
     "dead_units": draw_dead_units,
     "weight_distribution": draw_weights,
@@ -61,11 +65,7 @@ def charts(run: Run, findings: Sequence[Finding] = ()) -> list[Chart]:
 def show(run: Run | str | PathLike[str], findings: Sequence[Finding] | None = None) -> View:
     """A run in a notebook's cell: what is found in it (by examining it, unless given) and its main figures."""
     opened = _opened(run)
-    if findings is None:
-        from torchdoctor.engine import examine
-
-        findings = examine(opened).findings
-    return view(opened, findings)
+    return view(opened, _found(opened) if findings is None else findings)
 
 
 def distributions(
@@ -83,8 +83,11 @@ def __getattr__(name: str) -> Callable[..., Figure]:
         known = ", ".join([*DRAWN, *GIVEN_BY])
         raise AttributeError(f"module 'torchdoctor.plots' has no attribute {name!r}; there are {known}")
 
-    def plot(run: Run | str | PathLike[str], findings: Sequence[Finding] = (), *, theme: str = "light") -> Figure:
-        chart = DRAWN[name](_opened(run), findings)
+    def plot(
+        run: Run | str | PathLike[str], findings: Sequence[Finding] | None = None, *, theme: str = "light"
+    ) -> Figure:
+        opened = _opened(run)
+        chart = DRAWN[name](opened, _found(opened) if findings is None else findings)
         if chart is None:
             raise UsageError(f"the run has no signals for {name}: it was too short, or they were not recorded")
         return chart.figure(theme)
@@ -98,7 +101,18 @@ def __dir__() -> list[str]:
     return sorted([*DRAWN, *GIVEN_BY, "charts", "distributions", "show"])
 
 
+def _found(run: Run) -> Sequence[Finding]:
+    from torchdoctor.engine import examine
+
+    return examine(run).findings
+
+
 def _opened(run: Any) -> Run:
+    """Of a folder, or of a doctor, whose training may still go on."""
+    if not isinstance(run, Run) and callable(getattr(run, "run", None)):
+        run = run.run()
+        if run is None:
+            raise UsageError("nothing is recorded yet: the doctor has seen no step of a training")
     if isinstance(run, Run):
         return run
     from torchdoctor.store.reader import open_run

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, mark_findings, percent
-from torchdoctor.plots.layers import EVEN, late_level, positive, shrink
-from torchdoctor.plots.palette import BLUE, HEAT, ORANGE, RED
+from torchdoctor.plots.chart import LOG, Chart, axes, mark_places, percent
+from torchdoctor.plots.heat import mark_rows, rows_of, show_odd
+from torchdoctor.plots.labels import label
+from torchdoctor.plots.layers import EVEN, shrink
+from torchdoctor.plots.lines import END, late_level, positive, while_finite, without_broken
+from torchdoctor.plots.palette import BLUE, HEAT, ORANGE, RED, faint
 from torchdoctor.plots.thinning import group
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Run, Trace
@@ -18,62 +22,110 @@ from torchdoctor.signals import ACTIVATION
 MANY_DEAD = 0.4
 """Of a layer's units from which on a title speaks of them: a fresh ReLU has hardly any dead ones."""
 FLAT_ENDS = 0.5
+ROOM = 18
+"""Letters of a label below a bar: they stand upright, and take that from the picture."""
+CALL = re.compile(r" #\d+$")
+"""Behind a layer's name from its second call in a forward pass on (probes.activations)."""
 
 
 def draw_activation_health(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
-    """The last looks, layer by layer: dead and saturated shares as bars, the spread of the output as a line."""
-    shares = {name: _late(run.matrix(ACTIVATION[name])) for name in ("dead", "saturated")}
-    spread = _late(run.matrix(ACTIVATION["std"]))
-    broken = [n for n, count in _late(run.matrix(ACTIVATION["nonfinite"])).items() if count > 0]
-    seen = dict.fromkeys([*spread, *shares["dead"], *shares["saturated"], *broken])
+    """The last finite looks, layer by layer: dead and saturated shares as bars, the spread of the output as a line."""
+    nonfinite = run.matrix(ACTIVATION["nonfinite"])
+    traces = {kind: without_broken(run.matrix(ACTIVATION[kind]), nonfinite) for kind in ("dead", "saturated", "std")}
+    found = {kind: fold_calls(_late(trace)) for kind, trace in traces.items()}
+    broken = list(fold_calls({n: v for n, v in _late(nonfinite).items() if v > 0}))
+    shares, spread = {kind: found[kind] for kind in ("dead", "saturated")}, found["std"]
+    seen = dict.fromkeys([*spread, *shares["dead"], *shares["saturated"]])
     names = [n for n in run.modules if n in seen] or list(seen)
     if not names:
         return None
-    held = [np.array([found.get(n, np.nan) for n in names]) for found in (*shares.values(), spread)]
+    held = [np.array([each.get(n, np.nan) for n in names]) for each in (*shares.values(), spread)]
     labels, (*levels, scale) = group(names, held)
-    chart = Chart("activations", _title(shares, spread, broken, len(names)))
+    labels = label(labels, ROOM)
+    when = while_finite(traces["std"])[1] if len(traces["std"]) else END
+    title = _title(shares, spread, broken, len(names)) + (f"; shown {when}" if broken and when != END else "")
+    chart = Chart("activations", title)
     for kind, values, colour in zip(shares, levels, (RED, ORANGE), strict=True):
         if np.isfinite(values).any():
             bars = {"type": "bar", "name": f"{kind} units" if kind == "dead" else f"{kind} outputs", "x": labels}
-            chart.data.append({**bars, "y": values, "marker": {"color": colour}, "opacity": 0.75})
+            chart.data.append({**bars, "y": values, "marker": _filled(kind, colour)})
     curve = {"type": "scatter", "mode": "lines+markers", "name": "spread of the output", "yaxis": "y2"}
     chart.data.append({**curve, "x": labels, "y": positive(scale), "line": {"color": BLUE, "width": 2}})
     chart.layout = axes("layer, in the order of the forward pass", "share", barmode="group")
     chart.layout["xaxis"] |= {"type": "category", "automargin": True}
     chart.layout["yaxis"] |= {"range": [0, 1.05], "tickformat": ".0%"}
-    second = {"title": {"text": "spread"}, "type": "log", "overlaying": "y", "side": "right", "showgrid": False}
-    chart.layout["yaxis2"] = {**second, "exponentformat": "power"}
+    second = {"title": {"text": "spread"}, **LOG, "overlaying": "y", "side": "right", "showgrid": False}
+    chart.layout["yaxis2"] = second | {"tickformat": ".3~g"}
+    mark_places(chart, findings, _with_calls(run, rows_of(names, labels)), "x")
     return chart
 
 
+def fold_calls(found: Mapping[str, float]) -> dict[str, float]:
+    """Calls of one layer as one: a recurrent one is called at every position. Of them the greatest number counts."""
+    folded: dict[str, float] = {}
+    for name, value in found.items():
+        base = CALL.sub("", name)
+        folded[base] = max(value, folded.get(base, value))
+    return folded
+
+
+def _with_calls(run: Run, labels: dict[str, str]) -> dict[str, str]:
+    """A finding may name any of a layer's calls."""
+    return {n: labels[CALL.sub("", n)] for n in (*labels, *run.modules) if CALL.sub("", n) in labels}
+
+
+def _filled(kind: str, colour: str) -> dict[str, object]:
+    """Dead ones full, saturated ones as frames: they are told apart without their colours (hatches draw slowly)."""
+    if kind == "dead":
+        return {"color": colour}
+    return {"color": faint(colour, 0.25), "line": {"color": colour, "width": 1.5}}
+
+
 def draw_dead_units(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
-    """How units die: the share of each layer over the steps."""
-    trace = run.matrix(ACTIVATION["dead"])
-    known = [n for n in trace.columns if np.isfinite(trace.column(n).values).any()]
-    if not len(trace) or not known:
+    """How units die: the share of each layer over the steps, as long as its output is finite."""
+    raw = run.matrix(ACTIVATION["dead"])
+    known = np.isfinite(raw.values).any(axis=0) if len(raw) else np.zeros(0, bool)
+    names = [n for n, is_known in zip(raw.columns, known, strict=False) if is_known]
+    if not names:
         return None
-    trace = trace.select([n for n in run.modules if n in known] or known)
+    raw = raw.select([n for n in run.modules if n in names] or names)
+    trace = without_broken(raw, run.matrix(ACTIVATION["nonfinite"]))
+    if not np.isfinite(trace.values).any():
+        return None
     steps, share_SL = shrink(trace)
     labels, (share_LS,) = group(trace.columns, [share_SL.T])
     hover = "%{y}<br>step %{x}<br>%{z:.0%} dead<extra></extra>"
     heat = {"type": "heatmap", "x": steps, "y": labels, "z": share_LS, "colorscale": HEAT, "hovertemplate": hover}
     heat |= {"zmin": 0, "zmax": 1, "colorbar": {"title": {"text": "dead"}, "tickformat": ".0%", "thickness": 14}}
-    late = _late(trace)
-    worst = max(late, key=lambda n: late[n]) if late else trace.columns[0]
-    share = late.get(worst, 0.0)
-    title = (
-        f"{worst}: {percent(share)} of its units are zero for every sample at the end" if share else "No unit is dead"
-    )
     layout = axes("step", "", hovermode="closest") | {"yaxis": {"automargin": True, "type": "category"}}
-    chart = Chart("dead-units", title, [heat], layout, tall=True)
-    mark_findings(chart, findings, int(trace.steps[-1]))
+    chart = Chart("dead-units", _dead_title(trace, raw), [heat], layout, tall=True)
+    if np.isnan(trace.values).sum() > np.isnan(raw.values).sum():
+        broken = np.isnan(share_LS) & np.isfinite(group(raw.columns, [shrink(raw)[1].T])[1][0])
+        show_odd(chart, np.zeros(broken.shape, bool), broken)
+    mark_rows(chart, findings, trace.columns, int(trace.steps[-1]))
     return chart
 
 
+def _dead_title(trace: Trace, raw: Trace) -> str:
+    late = _late(trace)
+    worst = max(late, key=lambda n: late[n])
+    ended = bool((np.isnan(trace.values[-1]) & np.isfinite(raw.values[-1])).any())  # not just not looked at
+    when = while_finite(trace)[1] if ended else END
+    if late[worst] == 0:
+        return "No unit is dead" if when == END else f"No unit is dead {when}"
+    return f"{worst}: {percent(late[worst])} of its units are zero for every sample {when}"
+
+
 def _late(trace: Trace) -> dict[str, float]:
-    """By column, the median of the last quarter; those in which nothing was finite are left out."""
-    found = {name: late_level(trace.column(name)) for name in trace.columns if len(trace)}
-    return {name: level for name, level in found.items() if np.isfinite(level)}
+    """By column, the median of the last quarter of its finite looks; those without any are left out."""
+    if not len(trace):
+        return {}
+    found = {}
+    for name in trace.columns:
+        column = trace.column(name)
+        if np.isfinite(column.values).any():
+            found[name] = late_level(while_finite(column)[0])
+    return found
 
 
 def _title(shares: dict[str, dict[str, float]], spread: dict[str, float], broken: Sequence[str], known: int) -> str:
@@ -102,4 +154,5 @@ def _title(shares: dict[str, dict[str, float]], spread: dict[str, float], broken
 
 
 def _more(found: Sequence[str] | dict[str, float], what: str) -> str:
-    return f", and {what} {len(found) - 1} more layers" if len(found) > 1 else ""
+    rest = len(found) - 1
+    return f", and {what} {rest} more layer{'s' if rest > 1 else ''}" if rest else ""

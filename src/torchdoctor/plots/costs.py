@@ -7,36 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, percent
+from torchdoctor.plots.chart import Chart, axes, between, mark_findings, nth_colour, nth_line, percent
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
+from torchdoctor.rules.step_time import BACKWARD, DATA, FORWARD, OWN, REST, UPDATE, StepTime, read_step_time
 from torchdoctor.run import Floats, Run, Trace
-from torchdoctor.signals import (
-    MEMORY_DEVICE,
-    MEMORY_HOST,
-    TIME_BACKWARD,
-    TIME_DATA,
-    TIME_FORWARD,
-    TIME_OPTIMIZER,
-    TIME_OWN,
-    TIME_STEP,
-)
+from torchdoctor.signals import MEMORY_DEVICE, MEMORY_HOST, TIME_STEP
 
-PARTS = (
-    ("waiting for data", TIME_DATA, ORANGE),
-    ("forward", TIME_FORWARD, BLUE),
-    ("backward", TIME_BACKWARD, SKY),
-    ("update", TIME_OPTIMIZER, GREEN),
-    ("torchdoctor", TIME_OWN, PURPLE),
-)
-POINTS = 200
-"""Stretches of a stacked picture: single steps flicker."""
+NAMES = {DATA: "waiting for data", REST: "everything else"}
+COLOURS = {DATA: ORANGE, FORWARD: BLUE, BACKWARD: SKY, UPDATE: GREEN, OWN: PURPLE, REST: GREY}
+POINTS, LOOKS = 200, 8
+"""Stretches of a stacked picture, at most, and steps of each, at least: single steps flicker."""
 USUAL = 0.95
 """Of the stretches that are shown whole: the first steps take far longer, and are cut off."""
-LOOKS = 8
-"""At a signal in a stretch."""
-USUAL_LOOK = 0.25
-CLOSE_LOOK = 3.0
-"""Times our usual share of a step."""
+GAP = 0.3
+"""Of the run, between two steps that are known in parts, which is said."""
 LEVEL = 0.05
 """Change of memory, as a share, that is none."""
 LARGE = 0.3
@@ -44,37 +28,45 @@ LARGE = 0.3
 
 
 def draw_time(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
-    whole = run.scalar(TIME_STEP)
-    traces = [(name, run.scalar(signal), colour) for name, signal, colour in PARTS]
-    traces = [(name, trace, colour) for name, trace, colour in traces if _is_known(trace)]
-    if not _is_known(whole) or not traces:
+    found, whole = read_step_time(run), run.scalar(TIME_STEP)
+    shares = found.shares() if found is not None else {}
+    if found is None or not shares:
         return None
-    usual = _usual_steps(whole, run.scalar(TIME_OWN))
-    ends = _stretches([whole, *(trace for _, trace, _ in traces)])
-    steps, step_S = ends, _levels(whole, ends, usual)
+    names = NAMES if FORWARD in shares else {**NAMES, REST: "forward and everything else"}
+    ends, levels = _stretches(found, int(whole.steps[-1]))
     chart = Chart("time", "", layout=axes("step", "milliseconds a step"))
-    rest, shares = step_S.copy(), {}
-    other = "everything else" if "forward" in {name for name, _, _ in traces} else "forward and everything else"
-    for name, trace, colour in traces:
-        part_S = _levels(trace, ends, usual if 2 * len(trace) > len(whole) else None)
-        rest = rest - part_S
-        shares[name] = _share(part_S, step_S)
-        chart.data.append(_area(name, steps, 1e3 * part_S, colour))
-    chart.data.append(_area(other, steps, 1e3 * np.maximum(rest, 0.0), GREY))
-    shares[other] = _share(np.maximum(rest, 0.0), step_S)
-    chart.layout["yaxis"]["range"] = [0, 1.3e3 * float(np.nanquantile(step_S, USUAL))]
+    chart.data += [_area(names.get(part, part), ends, 1e3 * levels[part], COLOURS[part]) for part in shares]
+    chart.layout["yaxis"]["range"] = [0, 1.3e3 * float(np.quantile(sum(levels.values()), USUAL))]
+    if whole.merged > 1:
+        _mark_gap(chart, found.steps, int(whole.steps[-1]))
     typical = float(np.median(whole.values[np.isfinite(whole.values) & (whole.values > 0)]))
-    name = max(shares, key=lambda n: shares[n])
     text = f"{1e3 * typical:.3g} ms" if typical < 1 else f"{typical:.3g} s"
-    waiting = shares.get("waiting for data", 0.0)
+    largest, waiting = max(shares, key=lambda part: shares[part]), shares.get(DATA, 0.0)
     chart.title = (
         f"A step takes {text}, and waits for data {percent(waiting)} of it"
         if waiting > LARGE
-        else f"A step takes {text}, {'most of it' if shares[name] > 0.5 else 'the largest part'} {name} "
-        f"({percent(shares[name])})"
+        else f"A step takes {text}, {'most of it' if shares[largest] > 0.5 else 'the largest part'} "
+        f"{names.get(largest, largest)} ({percent(shares[largest])})"
     )
     mark_findings(chart, [f for f in findings if f.family == "throughput"], int(whole.steps[-1]))
     return chart
+
+
+def _stretches(found: StepTime, last: int) -> tuple[np.ndarray, dict[str, Floats]]:
+    """Where each begins, then where the last one ends; seconds of each part there."""
+    parts = np.array_split(found.steps, max(1, min(POINTS, len(found.steps) // LOOKS)))
+    levels = [found.levels(int(part[0]), int(part[-1])) for part in parts]
+    begins = np.array([*(int(part[0]) for part in parts), last])
+    return begins, {name: np.array([level[name] for level in [*levels, levels[-1]]]) for name in levels[0]}
+
+
+def _mark_gap(chart: Chart, steps: np.ndarray, last: int) -> None:
+    """Of long runs the parts are known at both ends: between them the picture has straight lines."""
+    if len(steps) < 2 or np.diff(steps).max() < GAP * last:
+        return
+    at = int(np.diff(steps).argmax())
+    note = {"text": "not known in parts here", "x": float(steps[at] + steps[at + 1]) / 2, "yref": "paper", "y": 1.0}
+    chart.layout.setdefault("annotations", []).append({**note, "showarrow": False, "font": {"color": GREY}})
 
 
 def draw_memory(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -84,10 +76,11 @@ def draw_memory(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
         return None
     chart = Chart("memory", "", layout=axes("step", "megabytes"))
     said = []
-    for (name, trace), colour in zip(traces.items(), (BLUE, ORANGE), strict=False):
+    for number, (name, trace) in enumerate(traces.items()):
+        colour = nth_colour(number)
         if trace.merged > 1:
             chart.data += between(trace.low / 1e6, trace.high / 1e6, trace.steps, colour, f"{name}, extremes")
-        chart.data.append(line(name, trace.steps, trace.values / 1e6, colour))
+        chart.data.append(nth_line(number, name, trace.steps, trace.values / 1e6))
         said.append(f"{name} {_memory_course(trace)}")
     chart.title = "Memory: " + "; ".join(said)
     mark_findings(chart, [f for f in findings if "memory" in f.name or "graph" in f.name], run.steps)
@@ -112,45 +105,6 @@ def _memory_course(trace: Trace) -> str:
 
 def _megabytes(amount: float) -> str:
     return f"{amount / 1e6:,.0f} MB" if amount >= 1e8 else f"{amount / 1e6:.3g} MB"
-
-
-def _share(part_S: Floats, step_S: Floats) -> float:
-    """Of the steps; nothing where no stretch has both."""
-    known = np.isfinite(part_S) & (step_S > 0)
-    return float(np.median(part_S[known] / step_S[known])) if known.any() else 0.0
-
-
-def _is_known(trace: Trace) -> bool:
-    """A part that is zero on most looks was not seen on those: without a loader, forward's begin is known on few."""
-    return bool(len(trace)) and bool((np.isfinite(trace.values) & (trace.values > 0)).mean() > 0.5)
-
-
-def _stretches(traces: Sequence[Trace]) -> np.ndarray:
-    """Last steps of stretches in which each signal has several looks."""
-    rarest = min(traces, key=len).steps
-    parts = np.array_split(rarest, max(1, min(POINTS, len(rarest) // LOOKS)))
-    return np.array([part[-1] for part in parts[:-1]] + [max(int(trace.steps[-1]) for trace in traces)])
-
-
-def _usual_steps(whole: Trace, own: Trace) -> np.ndarray:
-    """Those on which nothing was looked at closely: that takes many times as long, and is told elsewhere."""
-    if not len(own) or not np.isfinite(own.values).any():
-        return whole.steps
-    return own.steps[~(own.values > CLOSE_LOOK * np.nanmedian(own.values))]
-
-
-def _levels(trace: Trace, ends: np.ndarray, usual: np.ndarray | None) -> Floats:
-    """Of each stretch; one without a look has what its neighbours have. What every step has, such as waiting, comes
-    in bursts: its mean over the `usual` ones. The rest is known on some steps, half of them looked at closely and so
-    slower: a low one."""
-    at = np.minimum(np.searchsorted(ends, trace.steps), len(ends) - 1)
-    counted = np.isfinite(trace.values) & (np.isin(trace.steps, usual) if usual is not None else True)
-    found = np.full(len(ends), np.nan)
-    for stretch in np.unique(at[counted]):
-        part = trace.values[counted & (at == stretch)]
-        found[stretch] = part.mean() if usual is not None else np.quantile(part, USUAL_LOOK)
-    known = np.isfinite(found)
-    return np.interp(np.arange(len(ends)), np.flatnonzero(known), found[known]) if known.any() else found
 
 
 def _area(name: str, x: np.ndarray, y: Floats, colour: str) -> dict[str, object]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart
 
@@ -14,7 +16,7 @@ BY_SIGNAL = (
     ("clip", "gradient-norm"),
     ("gradient", "gradient-flow"),
     ("update", "update-ratio"),
-    ("weight.", "update-ratio"),
+    ("weight.", "weight-norms"),
     ("group.lr", "learning-rate"),
     ("scheduler", "learning-rate"),
     ("time", "time"),
@@ -35,6 +37,7 @@ BY_NAME = {
     "unintended-gradient-scale": "gradient-norm",
     "vanishing-gradients": "gradient-flow",
     "exploding-gradients": "gradient-flow",
+    "weight-norm-growth": "weight-norms",
     "class-imbalance": "classes",
     "majority-class-collapse": "classes",
     "weak-slice": "classes",
@@ -51,7 +54,14 @@ BY_FAMILY = {"throughput": "time", "evaluation": "loss", "hyperparameters": "los
 def picture_of(finding: Finding, charts: Mapping[str, Chart]) -> Chart | None:
     """The chart that shows it best, of those there are; the loss where nothing is nearer."""
     wanted = [BY_NAME.get(finding.name)]
+    if finding.name == "exploding-gradients" and _ends_unseen(charts.get("gradient-flow")):
+        wanted.insert(0, "gradient-norm")
     for evidence in finding.evidence:
         wanted += [chart for start, chart in BY_SIGNAL if (evidence.signal or "").startswith(start)][:1]
     wanted += [BY_FAMILY.get(finding.family), "loss"]
     return next((charts[name] for name in wanted if name in charts), None)
+
+
+def _ends_unseen(flow: Chart | None) -> bool:
+    """Whether the last look has no finite gradient: then the map shows the end of it, and hardly the explosion."""
+    return flow is not None and not np.isfinite(flow.data[0]["z"][:, -1]).any()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from torchdoctor.plots.chart import Chart, axes, band, between, line, percent
+from torchdoctor.plots.chart import LOG, Chart, axes, band, between, line, nth_colour, percent
 from torchdoctor.plots.labels import label
-from torchdoctor.plots.layers import HEALTHY_UPDATES, late_level, positive
-from torchdoctor.plots.palette import BLUE, CYCLE, ORANGE, RED
+from torchdoctor.plots.lines import add_lines, end_levels, late_level, positive, while_finite, without_broken
+from torchdoctor.plots.palette import BLUE, ORANGE, RED
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACTIVATION, GRADIENT_L2, UPDATE_RATIO, Signal
+from torchdoctor.signals import ACTIVATION, GRADIENT_L2, UPDATE_RATIO, WEIGHT, Signal
+
+SHARES = {"dead": (RED, "dash"), "saturated": (ORANGE, "dot")}
+TOLD = 4
+"""Parameters of a layer that a title names."""
 
 
 def draw_layer_gradient(run: Run, layer: str) -> Chart | None:
@@ -21,56 +26,64 @@ def draw_layer_gradient(run: Run, layer: str) -> Chart | None:
     if not (trace.values > 0).any():
         return None
     chart = Chart("layer-gradient", "", layout=axes("step", "norm of the gradient", log=True))
-    said = []
-    for number, (name, own) in enumerate(_own_names(trace, layer)):
-        column, colour = trace.column(name), CYCLE[number % len(CYCLE)]
+    columns = [(own, trace.column(name)) for name, own in _own_names(trace, layer)]
+    for number, (_, column) in enumerate(columns):
         if column.merged > 1:
-            chart.data += between(positive(column.low), positive(column.high), column.steps, colour, "extremes")
-        chart.data.append(line(own, column.steps, positive(column.values), colour))
-        level = late_level(column)
-        said.append(f"{own} {'none' if level == 0 else figure(level)}")
-    chart.title = "Gradient at the end: " + ", ".join(said)
+            low, high, colour = positive(column.low), positive(column.high), nth_colour(number)
+            chart.data += between(low, high, column.steps, colour, "extremes")
+    add_lines(chart, columns)
+    levels, when = end_levels(trace)
+    named = [(own, float(level)) for (own, _), level in zip(columns, levels, strict=True)]
+    if not any(level != 0 for _, level in named):
+        chart.title = f"Gradient {when}: exactly 0 in {_few([own for own, _ in named])}"
+        return chart
+    chart.title = f"Gradient {when}: {_few([f'{own} {figure(level)}' for own, level in named])}"
     return chart
 
 
 def draw_layer_update(run: Run, layer: str) -> Chart | None:
     """Change of a step over the size of the weight, with the usual band."""
-    trace = own_columns(run, UPDATE_RATIO, layer)
+    trace = without_broken(own_columns(run, UPDATE_RATIO, layer), run.matrix(WEIGHT["nonfinite"]))
     if not (trace.values > 0).any():
         return None
     chart = Chart("layer-update", "", layout=axes("step", "change / weight", log=True))
     shape, note = band(*HEALTHY_UPDATES, "usual: 0.01 % to 1 % a step")
     chart.layout |= {"shapes": [shape], "annotations": [note]}
-    said = []
-    for number, (name, own) in enumerate(_own_names(trace, layer)):
-        column = trace.column(name)
-        colour = CYCLE[number % len(CYCLE)]
-        chart.data.append(line(own, column.steps, positive(column.values), colour))
-        said.append(f"{own} by {figure(late_level(column))}")
-    chart.title = "A step changes, at the end: " + ", ".join(said)
+    columns = [(own, trace.column(name)) for name, own in _own_names(trace, layer)]
+    add_lines(chart, columns)
+    levels, when = end_levels(trace)
+    said = [f"{own} by {figure(float(level))}" for (own, _), level in zip(columns, levels, strict=True)]
+    chart.title = f"A step changes, {when}: {_few(said)}"
     return chart
 
 
 def draw_layer_activation(run: Run, layer: str) -> Chart | None:
-    """Shares of dead, saturated and zero outputs, and the spread of the output."""
-    shares = [(kind, _output(run, kind, layer), colour) for kind, colour in (("dead", RED), ("saturated", ORANGE))]
-    shares = [(kind, trace, colour) for kind, trace, colour in shares if trace is not None]
+    """Shares of dead and saturated outputs, and the spread of the output, as long as it is finite."""
+    shares = [(kind, _output(run, kind, layer), *style) for kind, style in SHARES.items()]
+    shares = [(kind, trace, colour, dash) for kind, trace, colour, dash in shares if trace is not None]
     spread = _output(run, "std", layer)
     if not shares and spread is None:
         return None
     chart = Chart("layer-activation", "", layout=axes("step", "share"))
     chart.layout["yaxis"] |= {"range": [0, 1.05], "tickformat": ".0%"}
-    said = []
-    for kind, trace, colour in shares:
-        chart.data.append(line(kind, trace.steps, trace.values, colour))
-        said.append(f"{percent(late_level(trace))} {kind}")
+    said, when = [], ""
+    for kind, trace, colour, dash in shares:
+        chart.data.append(line(kind, trace.steps, trace.values, colour, dash=dash))
+        known, when = while_finite(trace)
+        said.append(f"{percent(late_level(known))} {kind}")
     if spread is not None:
         chart.data.append(line("spread", spread.steps, positive(spread.values), BLUE, yaxis="y2"))
-        second = {"title": {"text": "spread"}, "type": "log", "overlaying": "y", "side": "right", "showgrid": False}
-        chart.layout["yaxis2"] = {**second, "exponentformat": "power"}
-        said.append(f"spread {figure(late_level(spread))}")
-    chart.title = "Output at the end: " + ", ".join(said)
+        second = {"title": {"text": "spread"}, **LOG, "overlaying": "y", "side": "right", "showgrid": False}
+        chart.layout["yaxis2"] = {**second, "exponentformat": "power", "tickformat": ".3~g"}
+        known, when = while_finite(spread)
+        said.append(f"spread {figure(late_level(known))}")
+    chart.title = f"Output {when}: {', '.join(said)}"
     return chart
+
+
+def _few(said: Sequence[str]) -> str:
+    more = f" and {len(said) - TOLD} more" if len(said) > TOLD else ""
+    return ", ".join(said[:TOLD]) + more
 
 
 DRAWN: dict[str, Callable[[Run, str], Chart | None]] = {
@@ -96,7 +109,7 @@ def _output(run: Run, kind: str, layer: str) -> Trace | None:
     trace = run.matrix(ACTIVATION[kind])
     if layer not in trace.columns:
         return None
-    column = trace.column(layer)
+    column = without_broken(trace.select([layer]), run.matrix(ACTIVATION["nonfinite"])).column(layer)
     return column if np.isfinite(column.values).any() else None
 
 

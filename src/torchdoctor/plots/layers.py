@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, band, between, line, mark_findings
+from torchdoctor.plots.chart import Chart, axes, band, between, mark_findings, tell_when
+from torchdoctor.plots.heat import BROKEN, UNKNOWN, mark_rows, show_odd
 from torchdoctor.plots.labels import label
-from torchdoctor.plots.palette import CYCLE, GREY, HEAT, RED
+from torchdoctor.plots.lines import END, LINES, add_lines, choose, end_levels, late_level, positive, without_broken
+from torchdoctor.plots.palette import GREY, HEAT
 from torchdoctor.plots.thinning import farthest, group, unwarned
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.run import Floats, Run, Trace
-from torchdoctor.signals import GRADIENT, GRADIENT_L2, UPDATE_RATIO, Signal
+from torchdoctor.signals import GRADIENT, GRADIENT_L2, UPDATE_RATIO, WEIGHT, Signal
 
 COLUMNS = 240
 """Of a heat map: as many as a page has room for."""
-LINES = 6
-"""Layers that are drawn one by one: the first, the last, and those between at equal distances."""
 EVEN = 30.0
 """Largest over smallest norm of layers that a person would call even."""
 NAMED = 2
@@ -38,43 +37,43 @@ def draw_gradient_flow(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     with np.errstate(divide="ignore", invalid="ignore"):
         log_LS = np.log10(norm_SL).T
     labels, (log_LS,) = group(trace.columns, [log_LS])
-    none_LS = np.isneginf(log_LS)
-    log_LS = np.where(np.isfinite(log_LS), log_LS, np.nan)
     hover = "%{y}<br>step %{x}<br>norm 10^%{z:.2f}<extra></extra>"
-    heat = {"type": "heatmap", "x": steps, "y": labels, "z": log_LS, "colorscale": HEAT, "hovertemplate": hover}
+    shown = np.where(np.isfinite(log_LS), log_LS, np.nan)
+    heat = {"type": "heatmap", "x": steps, "y": labels, "z": shown, "colorscale": HEAT, "hovertemplate": hover}
     heat["colorbar"] = {"title": {"text": "log10 of norm"}, "thickness": 14}
     layout = axes("step", "", hovermode="closest") | {"yaxis": {"automargin": True, "type": "category"}}
-    title = flow_title(trace, run.matrix(GRADIENT["nonfinite"]))
-    chart = Chart("gradient-flow", title, [heat, *_draw_none(heat, none_LS)], layout, tall=True)
-    mark_findings(chart, findings, int(trace.steps[-1]))
+    nonfinite = run.matrix(GRADIENT["nonfinite"])
+    chart = Chart("gradient-flow", flow_title(trace, nonfinite), [heat], layout, tall=True)
+    word = BROKEN if _ever(trace, nonfinite) else UNKNOWN
+    show_odd(chart, np.isneginf(log_LS), np.isnan(log_LS) | np.isposinf(log_LS), word)
+    mark_rows(chart, findings, trace.columns, int(trace.steps[-1]))
     return chart
 
 
-def _draw_none(heat: dict[str, Any], none_LS: np.ndarray) -> list[dict[str, Any]]:
-    """Where the gradient is exactly zero, which no logarithm shows: in a colour of its own."""
-    if not none_LS.any():
-        return []
-    scale = {"colorscale": [[0, RED], [1, RED]], "zmin": 0, "zmax": 1, "showscale": False}
-    hover = {"hovertemplate": "%{y}<br>step %{x}<br>no gradient<extra></extra>"}
-    return [{"type": "heatmap", "x": heat["x"], "y": heat["y"], "z": np.where(none_LS, 1.0, np.nan), **scale, **hover}]
+def _ever(trace: Trace, nonfinite: Trace) -> bool:
+    """Whether every column without a number had elements that were not finite, so that it was measured."""
+    unknown = [n for n, lacks in zip(trace.columns, np.isnan(trace.values).any(axis=0), strict=True) if lacks]
+    return all(n in nonfinite.columns and (nonfinite.column(n).values > 0).any() for n in unknown)
 
 
 def draw_gradient_lines(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
+    """Norms of the gradients, layer by layer."""
     trace = weights_only(run, GRADIENT_L2)
-    if not len(trace) or not (trace.values > 0).any():
+    if not len(trace) or not (np.isfinite(trace.values) & (trace.values > 0)).any():
         return None
-    chosen = _chosen(trace)
-    ends = [chosen[0], chosen[-1]][: len(chosen)]
-    title = "Norms of the gradients at the end: " + ", ".join(f"{n} {figure(late_level(own))}" for n, own in ends)
+    ends = list(dict.fromkeys([trace.columns[0], trace.columns[-1]]))
+    levels, when = end_levels(trace.select(ends))
+    said = [f"{short} {figure(float(level))}" for short, level in zip(label(ends), levels, strict=True)]
+    title = f"Norms of the gradients {when}: {', '.join(said)}"
     chart = Chart("gradient-norms", title, layout=axes("step", "norm of the gradient", log=True))
-    for number, (name, column) in enumerate(chosen):
-        chart.data.append(line(name, column.steps, positive(column.values), CYCLE[number % len(CYCLE)]))
+    add_lines(chart, choose(trace, findings))
     mark_findings(chart, findings, int(trace.steps[-1]))
     return chart
 
 
 def draw_update_ratio(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
-    trace = weights_only(run, UPDATE_RATIO)
+    """How far a step moves the weights, layer by layer."""
+    trace = without_broken(weights_only(run, UPDATE_RATIO), run.matrix(WEIGHT["nonfinite"]))
     if not len(trace) or not (trace.values > 0).any():
         return None
     low, high = HEALTHY_UPDATES
@@ -86,8 +85,7 @@ def draw_update_ratio(run: Run, findings: Sequence[Finding] = ()) -> Chart | Non
         with unwarned():
             least, most = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
         chart.data += between(least, most, trace.steps, GREY, "all layers")
-    for number, (name, column) in enumerate(_chosen(trace)):
-        chart.data.append(line(name, column.steps, positive(column.values), CYCLE[number % len(CYCLE)]))
+    add_lines(chart, choose(trace, findings))
     mark_findings(chart, findings, int(trace.steps[-1]))
     return chart
 
@@ -108,18 +106,14 @@ def shrink(trace: Trace, most: int = COLUMNS) -> tuple[np.ndarray, Floats]:
     return trace.steps[last], values
 
 
-def positive(values: Floats) -> Floats:
-    """What a logarithmic axis can show."""
-    return np.where(values > 0, values, np.nan)
-
-
 def flow_title(trace: Trace, nonfinite: Trace) -> str:
     """From the last quarter of the steps: whether gradients reach all layers, and by how much they differ."""
     level, names = _late_levels(trace), trace.columns
     counts = {n: late_level(nonfinite.column(n)) for n in trace.columns if n in nonfinite.columns}
     broken = ~np.isfinite(level) | np.array([counts.get(n, 0.0) > 0 for n in trace.columns])
     if broken.all():
-        return "Gradients are not finite"
+        when = tell_when(trace, ~np.isfinite(trace.values).any(axis=1))
+        return f"Gradients are not finite{f' {when}' if when else ''}"
     zero = (level == 0) & ~broken
     if broken.any():
         unreached = f", and none reaches {_count(zero, names)}" if zero.any() else ""
@@ -128,24 +122,27 @@ def flow_title(trace: Trace, nonfinite: Trace) -> str:
         return f"No gradient reaches {_count(zero, names)}"
     spread, ends = float(level.max() / level.min()), float(level[-1] / level[0])
     if spread <= EVEN:
-        return f"Gradients reach all {len(level)} layers, within a factor of {figure(spread)}"
+        return f"Gradients reach all {len(level)} layers, their norms within a factor of {figure(spread)}"
     if spread <= EVEN * max(ends, 1 / ends):  # it is a way: nothing between the ends is far beyond them
-        way = f"shrink {figure(ends)}-fold" if ends > 1 else f"grow {figure(1 / ends)}-fold"
-        return f"Gradients {way} on the way from the last layer to the first"
+        first, last = label([names[0], names[-1]])
+        times = f"{figure(ends)} times smaller" if ends > 1 else f"{figure(1 / ends)} times larger"
+        return f"The gradient's norm is {times} in {first} than in {last}"
     least, most = (f"{names[at]} ({figure(level[at])})" for at in (int(level.argmin()), int(level.argmax())))
-    return f"Gradients differ {figure(spread)}-fold between layers: least in {least}, most in {most}"
+    return f"Norms of the gradients differ {figure(spread)}-fold between layers: least in {least}, most in {most}"
 
 
 def _ratio_title(trace: Trace) -> str:
     low, high = HEALTHY_UPDATES
-    level, names = _late_levels(trace), trace.columns
+    last, when = end_levels(trace)
+    level, names = _late_levels(trace) if when == END else last, trace.columns
     known = np.isfinite(level)
+    ended = "" if when == END else f"; {when}"
     if not known.any():
         return "How far a step moves the weights is not known, or not finite"
     if (level[known] == 0).all():
         moved = np.flatnonzero((trace.values > 0).any(axis=1))
         since = f" after step {trace.steps[moved[-1]]:,}" if len(moved) else ""
-        return f"No step{since} changes the weights, or they are not finite"
+        return f"No step{since} changes the weights{ended}"
     said = f"A step changes the weights by {figure(float(np.median(level[known])))} of their size"
     outside = [
         f"{word} than usual in {_count(found, names)}"
@@ -153,7 +150,7 @@ def _ratio_title(trace: Trace) -> str:
         if found.any()
     ]
     outside += [f"by no finite number in {_count(np.isinf(level), names)}"] if np.isinf(level).any() else []
-    return f"{said}: {', '.join(outside)}" if outside else f"{said}, as usual"
+    return f"{said}: {', '.join(outside)}{ended}" if outside else f"{said}, as usual{ended}"
 
 
 def _count(found: np.ndarray, names: Sequence[str]) -> str:
@@ -168,17 +165,3 @@ def _late_levels(trace: Trace) -> Floats:
     """By column, the median of the last quarter; NaN where nothing was measured."""
     with unwarned():
         return np.nanmedian(trace.values[-max(1, len(trace) // 4) :].astype(np.float64), axis=0)
-
-
-def late_level(trace: Trace) -> float:
-    """Of one column the median of the last quarter; NaN where nothing in it was finite."""
-    late = trace.values[-max(1, len(trace) // 4) :]
-    known = late[np.isfinite(late)]
-    return float(np.median(known)) if len(known) else float("nan")
-
-
-def _chosen(trace: Trace) -> list[tuple[str, Trace]]:
-    """With their labels."""
-    at = np.unique(np.linspace(0, len(trace.columns) - 1, min(LINES, len(trace.columns))).round().astype(int))
-    names = [trace.columns[i] for i in at]
-    return [(short, trace.column(name)) for short, name in zip(label(names), names, strict=True)]

@@ -9,11 +9,11 @@ import numpy as np
 
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, tell_when
-from torchdoctor.plots.palette import BLUE, GREY, ORANGE, RED
+from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from torchdoctor.rules.curves import MAD_TO_SIGMA, figure, noise, smooth
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
-from torchdoctor.summary import trend
+from torchdoctor.summary import loss_ends, trend
 
 WIDE_RANGE = 30.0
 """Greatest over least loss from which on a linear axis would hide the small ones."""
@@ -26,6 +26,16 @@ TOLD = 3
 """Losses whose course the title tells: a GAN has two or three."""
 NEAR = 8
 """Part of the run whose scatter a spike has to stand out of."""
+RISEN = 0.1
+"""Share above its best from which on a validation loss has risen: that of single passes scatters by less."""
+OVERFITTING = "train-down-validation-up"
+"""The symptom of findings that speak of such a rise."""
+PEAK, PEAK_START = 3.0, 2.0
+"""Times the median and the end, and times the first looks, from which on a title names the peak."""
+FAR_OFF = 0.25
+"""Share by which the first looks of a flat loss lie off its level, and which a title then tells."""
+SCATTERED = 2.0
+"""Ratio of what 95 and 5 % of a flat loss lie below, from which on a title tells both."""
 
 
 def draw_loss(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -36,41 +46,73 @@ def draw_loss(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     if not traces and not len(validation):
         return None
     chart = Chart("loss", _title(traces, validation))
-    colours = (BLUE, "#56B4E9", "#CC79A7", GREY)
+    colours = (BLUE, SKY, PURPLE, GREY)
     for number, (key, trace) in enumerate(traces.items()):
         _add_training(chart, trace, f"training {key}".strip() if len(traces) > 1 else "training", colours[number % 4])
+    every = np.concatenate([t.values for t in (*traces.values(), validation) if len(t)])
     if len(validation):
         markers = {"mode": "lines+markers", "marker": {"size": 6, "symbol": "diamond"}}
         chart.data.append(line("validation", validation.steps, validation.values, ORANGE, **markers))
-    every = [t.values for t in (*traces.values(), validation) if len(t)]
-    chart.layout = axes("step", "loss", log=_is_wide(np.concatenate(every)))
+        chart.data += _best(validation)
+    log = is_wide(every) and not _hides_rise(validation, every, any(OVERFITTING in f.symptoms for f in findings))
+    chart.layout = axes("step", "loss", log=log)
     last = max(int(t.steps[-1]) for t in (*traces.values(), validation) if len(t))
     mark_findings(chart, findings, last)
     return chart
 
 
+def _best(validation: Trace) -> list[dict[str, Any]]:
+    """Its mark, where there is more than one pass to choose from."""
+    finite = np.flatnonzero(np.isfinite(validation.values))
+    if len(finite) < 2:
+        return []
+    at = finite[[int(np.argmin(validation.values[finite]))]]
+    mark = _marks("best validation", "star", validation.steps[at], validation.values[at])
+    return [{**mark, "marker": {"color": GREEN, "symbol": "star", "size": 15}}]
+
+
+def _hides_rise(validation: Trace, every: Floats, expected: bool) -> bool:
+    """Whether a logarithmic axis shows the rise of the validation loss lower than a linear one would. A rise that is
+    `expected`, since a finding speaks of it, may be small."""
+    finite, known = validation.values[np.isfinite(validation.values)], every[np.isfinite(every)]
+    if len(finite) < 2:
+        return False
+    best, last, least, most = float(finite.min()), float(finite[-1]), float(known.min()), float(known.max())
+    if last <= (best if expected else (1 + RISEN) * best):
+        return False
+    return (last - best) / (most - least) > np.log(last / best) / np.log(most / least)
+
+
 def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
     if trace.merged > 1:
         chart.data += between(trace.low, trace.high, trace.steps, colour, f"{name}, extremes")
-    finite = np.isfinite(trace.values)
-    smoothed = np.full(len(trace), np.nan)
-    smoothed[finite] = smooth(trace.values[finite], _width(int(finite.sum())))
-    raw = {"opacity": 0.5, "width": 1, "hoverinfo": "skip"}
+    finite, smoothed = np.isfinite(trace.values), _smoothed(trace)
+    raw = {"opacity": 0.7, "width": 1, "hoverinfo": "skip"}
     chart.data.append(line(name, trace.steps, trace.values, colour, **raw))
     chart.data.append(line(f"{name}, smoothed", trace.steps, smoothed, colour, width=2.5))
-    at = find_spikes(*_scaled(trace.high, smoothed))
+    at = _spikes(trace, smoothed)
     if len(at):
         chart.data.append(_marks("spike", "triangle-up", trace.steps[at], trace.high[at]))
-    level = float(trace.values[finite].max()) if finite.any() else 1.0
+    height = float(trace.values[finite].max()) if finite.any() else 1.0
     for said, rows in zip(("NaN or Inf", "NaN or Inf from here"), _broken_rows(finite), strict=True):
         if len(rows):
             rows = rows[:SPIKES_SHOWN]
-            chart.data.append(_marks(said, "x", trace.steps[rows], np.full(len(rows), level)))
+            chart.data.append(_marks(said, "x", trace.steps[rows], np.full(len(rows), height)))
+
+
+def _smoothed(trace: Trace) -> Floats:
+    finite, smoothed = np.isfinite(trace.values), np.full(len(trace), np.nan)
+    smoothed[finite] = smooth(trace.values[finite], _width(int(finite.sum())))
+    return smoothed
+
+
+def _spikes(trace: Trace, smoothed: Floats) -> np.ndarray:
+    return find_spikes(*_scaled(trace.high, smoothed))
 
 
 def _scaled(high: Floats, smoothed: Floats) -> tuple[Floats, Floats]:
     """As the axis shows them: a loss that falls by decades has its scatter in proportion."""
-    if not _is_wide(np.concatenate([high, smoothed])):
+    if not is_wide(np.concatenate([high, smoothed])):
         return high, smoothed
     with np.errstate(invalid="ignore"):
         return np.log(high), np.log(smoothed)
@@ -104,7 +146,7 @@ def _width(rows: int) -> int:
     return max(1, rows // SMOOTHED) | 1
 
 
-def _is_wide(values: Floats) -> bool:
+def is_wide(values: Floats) -> bool:
     finite = values[np.isfinite(values)]
     return bool(len(finite)) and finite.min() > 0 and finite.max() > WIDE_RANGE * finite.min()
 
@@ -122,19 +164,56 @@ def _title(traces: dict[str, Trace], validation: Trace) -> str:
 
 
 def _course(name: str, trace: Trace) -> str:
-    """Where it goes, and where it is no number."""
-    finite = trace.values[np.isfinite(trace.values)]
+    """Where it goes, how high it has been, and where it is no number."""
+    finite = trace.values[np.isfinite(trace.values)].astype(np.float64)
     if not len(finite):
         return f"{name} was never a finite number"
     between, end = _broken_rows(np.isfinite(trace.values))
     said, when = trend(trace), tell_when(trace, ~np.isfinite(trace.values))
-    if said == "not finite" and len(end):
+    ends = loss_ends(trace)
+    broke = said == "not finite" and bool(len(end))
+    heights = _heights(trace, ends[0], max(ends[1] if not broke else ends[0], float(np.median(finite))), broke)
+    if broke:
         about = "about " if trace.merged > 1 else ""
         before = f", and was so at {len(between)} steps before" if len(between) else ""
-        return f"{name} breaks at {about}step {trace.steps[end[0]]} (NaN or Inf){before}"
-    level = smooth(finite, _width(len(finite)))
-    course = f"{name}: {said}, from {figure(float(finite[0]))} to {figure(float(level[-1]))}"
-    return f"{course}, NaN or Inf {when}" if when else course
+        return f"{name} breaks at {about}step {trace.steps[end[0]]} (NaN or Inf){before}{heights}"
+    course = _level(finite, ends[0]) if said == "flat" else f", from {figure(ends[0])} to {figure(ends[1])}"
+    return f"{name}: {said}{course}{heights}" + (f", NaN or Inf {when}" if when else "")
+
+
+def _level(finite: Floats, first: float) -> str:
+    """Of a loss that is flat by and large: where it stands, how far it scatters, and whether it began elsewhere."""
+    low, middle, high = (float(q) for q in np.quantile(finite, (0.05, 0.5, 0.95)))
+    said = f", about {figure(middle)}"
+    if low > 0 and high > SCATTERED * low:
+        said += f" (mostly {figure(low)} to {figure(high)})"
+    if abs(first - middle) > FAR_OFF * max(abs(first), abs(middle)):
+        said += f", after {figure(first)} in the first steps"
+    return said
+
+
+def _heights(trace: Trace, first: float, later: float, broke: bool) -> str:
+    """A peak that stands far above the first looks and those `later`, and the spikes that are marked; of a loss that
+    breaks the peak alone, since it does not come back from it."""
+    high = np.where(np.isfinite(trace.high), trace.high, -np.inf)
+    spikes = _spikes(trace, _smoothed(trace)) if not broke else np.zeros(0, int)
+    peak, said = int(high.argmax()), ""
+    if peak not in spikes and _stands_above(high[peak], first, PEAK_START) and _stands_above(high[peak], later, PEAK):
+        said = f", up to {_at(trace, peak)}"
+    if not len(spikes):
+        return said
+    highest = _at(trace, int(spikes[int(high[spikes].argmax())]))
+    count = f"at least {len(spikes)}" if len(spikes) == SPIKES_SHOWN else str(len(spikes))
+    return f"{said}, {count} spikes (the highest {highest})" if len(spikes) > 1 else f"{said}, 1 spike ({highest})"
+
+
+def _stands_above(value: float, base: float, times: float) -> bool:
+    """For losses below zero, too."""
+    return value - base > (times - 1) * abs(base)
+
+
+def _at(trace: Trace, row: int) -> str:
+    return f"{figure(float(trace.high[row]))} at {'about ' if trace.merged > 1 else ''}step {trace.steps[row]}"
 
 
 def _validation(trace: Trace) -> str:

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from torchdoctor.findings import Finding, Severity
+from torchdoctor.findings import Finding
 from torchdoctor.plots.activations import draw_dead_units
-from torchdoctor.plots.chart import Chart
+from torchdoctor.plots.chart import MARKED, SIGNS, Chart
 from torchdoctor.plots.costs import draw_memory, draw_time
 from torchdoctor.plots.evidence import picture_of
 from torchdoctor.plots.layers import draw_gradient_flow, draw_update_ratio
 from torchdoctor.plots.losses import draw_loss
-from torchdoctor.plots.palette import GREEN, ORANGE, RED, SKY
+from torchdoctor.plots.palette import GREEN, ink
 from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
 from torchdoctor.plots.svg import can_draw, draw_svg
+from torchdoctor.plots.weights import draw_weight_norms
 from torchdoctor.run import Run
 
 ALWAYS = (draw_loss, draw_gradient_flow, draw_update_ratio)
-ON_DEMAND = (draw_gradient_norm, draw_dead_units, draw_learning_rate, draw_time, draw_memory)
+ON_DEMAND = (draw_gradient_norm, draw_weight_norms, draw_dead_units, draw_learning_rate, draw_time, draw_memory)
 """Shown where a finding is about it."""
 FINDINGS_SHOWN = 6
-COLOURS = {Severity.ERROR: RED, Severity.WARNING: ORANGE, Severity.INFO: SKY}
+FINE = "\u2713"
 WAITING = "waiting for the first step of a training"
 
 
@@ -53,7 +54,7 @@ def view(run: Run | None, findings: Sequence[Finding]) -> View:
     html = [
         '<div class="torchdoctor" style="font-family:system-ui,sans-serif">',
         f"<div><b>{_safe(head)}</b></div>",
-        _list(findings) if findings else f'<div style="color:{GREEN}">{nothing}</div>',
+        _list(findings) if findings else f"<div>{_sign(GREEN, FINE)} {nothing}</div>",
         '<div style="display:flex;flex-wrap:wrap;gap:12px;margin-top:8px">',
         *(_figure(chart) for chart in chosen(run, findings)),
         "</div></div>",
@@ -78,8 +79,7 @@ def _list(findings: Sequence[Finding]) -> str:
     causes = [f for f in findings if f.consequence_of not in names]
     rows = []
     for finding in causes[:FINDINGS_SHOWN]:
-        colour = COLOURS[finding.severity]
-        word = f'<b style="color:{colour}">{finding.severity.value}</b>'
+        word = f"{_sign(MARKED[finding.severity], SIGNS[finding.severity])} <b>{finding.severity.value}</b>"
         change = f"<br/><i>change:</i> {_safe(finding.fix.text)}" if finding.fix.text else ""
         named = f"<b>{_safe(finding.name)}</b>{_safe(_since(finding))}"
         follows = ", ".join(_safe(f.name) for f in findings if f.consequence_of == finding.name)
@@ -88,6 +88,11 @@ def _list(findings: Sequence[Finding]) -> str:
     more = len(causes) - FINDINGS_SHOWN
     rest = f"<li>and {more} more</li>" if more > 0 else ""
     return f'<ul style="margin:4px 0;padding-left:20px">{"".join(rows)}{rest}</ul>'
+
+
+def _sign(colour: str, sign: str) -> str:
+    """In its colour, with words in the notebook's own ink beside it: its paper may be light or dark."""
+    return f'<span style="color:{ink(colour, "light")}" aria-hidden="true">{sign}</span>'
 
 
 def _figure(chart: Chart) -> str:

@@ -12,5 +12,7 @@ CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "plotl
 
 
 def to_html(figure: Figure, whole_page: bool = True) -> str:
-    """With Plotly's own script in it."""
-    return str(figure.to_html(full_html=whole_page, include_plotlyjs=True, config=CONFIG))
+    """With Plotly's own script in it; on the white paper that Plotly's pages have."""
+    from torchdoctor.plots.figure import themed
+
+    return str(themed(figure, "light").to_html(full_html=whole_page, include_plotlyjs=True, config=CONFIG))

@@ -8,17 +8,21 @@ from typing import TypeVar
 
 import numpy as np
 
+from torchdoctor.distributions.binomial import at_least, at_most
 from torchdoctor.facts import VALIDATION, PredictionsFact, SamplesFact
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, line, percent
-from torchdoctor.plots.palette import BLUE, GREY, HEAT, ORANGE, RED
+from torchdoctor.plots.palette import BLUE, GREY, HEAT, ORANGE, RED, faint
 from torchdoctor.rules.curves import figure
 from torchdoctor.run import Floats, Run
 
 F = TypeVar("F", PredictionsFact, SamplesFact)
 
 FAR = 0.2
-"""Recall below the mean by which a title names a class."""
+"""Recall below the mean by which a title names a class, and distance of two that nobody calls equal."""
+BY_CHANCE = 0.05
+"""Probability, over all classes, from which on a difference may be chance."""
+MUTED = faint(GREY, 0.35)
 MOST_CLASSES = 60
 WORST = 20
 CLOSE = 0.03
@@ -33,25 +37,45 @@ def draw_classes(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     support, correct = np.array(fact.support, float), np.array(fact.correct, float)
     recall = np.divide(correct, support, out=np.full(len(support), np.nan), where=support > 0)
     names = [str(i) for i in range(fact.classes)]
-    mean, worst = float(np.nanmean(recall)), int(np.nanargmin(recall))
     shares = {"type": "bar", "name": "share of the samples", "x": names, "y": support / support.sum()}
     found = {"type": "bar", "name": "found (recall)", "x": names, "y": recall}
     chart = Chart("classes", "", [{**found, "marker": {"color": BLUE}}, {**shares, "marker": {"color": GREY}}])
     chart.layout = axes("class", "share", barmode="group")
     chart.layout["yaxis"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     chart.layout["xaxis"] |= {"type": "category"}
+    chart.title = _classes_title(fact, recall) + _of(fact)
+    return chart
+
+
+def _classes_title(fact: PredictionsFact, recall: Floats) -> str:
+    """Differences between classes are told as such only where chance does not explain them."""
     never = [i for i, n in enumerate(fact.predicted) if not n and fact.support[i]]
     if never:
-        chart.title = f"{len(never)} of {fact.classes} classes are never predicted ({', '.join(map(str, never[:5]))})"
-    elif recall[worst] < mean - FAR:
-        found_in = f"Class {worst} is found in {percent(recall[worst])} of its samples"
-        chart.title = f"{found_in}, the classes on average in {percent(mean)}"
-    elif mean == 0:
-        chart.title = f"None of the {fact.classes} classes is ever found: no prediction is right"
-    else:
-        chart.title = f"All {fact.classes} classes are found about equally well ({percent(mean)} on average)"
-    chart.title += _of(fact)
-    return chart
+        return f"{len(never)} of {fact.classes} classes are never predicted ({', '.join(map(str, never[:5]))})"
+    mean, worst, best = float(np.nanmean(recall)), int(np.nanargmin(recall)), int(np.nanargmax(recall))
+    if mean == 0:
+        return f"None of the {fact.classes} classes is ever found: no prediction is right"
+    low, high = percent(recall[worst]), percent(recall[best])
+    if _is_chance(fact):
+        if low == high:
+            return f"All {fact.classes} classes are found equally well ({percent(mean)})"
+        if recall[best] - recall[worst] <= FAR:
+            return f"All {fact.classes} classes are found about equally well ({low} to {high} of their samples)"
+        return f"Classes are found in {low} to {high} of their samples; they have so few that chance explains it"
+    if recall[worst] < mean - FAR:
+        return f"Class {worst} is found in {low} of its samples, the classes on average in {percent(mean)}"
+    return f"Classes are found in {low} (class {worst}) to {high} (class {best}) of their samples"
+
+
+def _is_chance(fact: PredictionsFact) -> bool:
+    """Whether one and the same recall in all classes would often give such counts: each against that of all together,
+    more strictly the more there are."""
+    counts = [(right, n) for right, n in zip(fact.correct, fact.support, strict=True) if n]
+    pooled = sum(right for right, _ in counts) / sum(n for _, n in counts)
+    if not 0 < pooled < 1:
+        return True
+    tails = [min(at_least(right, n, pooled), at_most(right, n, pooled)) for right, n in counts]
+    return 2 * len(tails) * min(tails) > BY_CHANCE
 
 
 def draw_confusion(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -67,12 +91,18 @@ def draw_confusion(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
     hover = "is %{y}, taken for %{x}<br>%{z} samples<extra></extra>"
     heat = {"type": "heatmap", "x": names, "y": names, "z": table, "colorscale": HEAT, "hovertemplate": hover}
     heat |= {"zmin": 0, "colorbar": {"title": {"text": "samples"}, "thickness": 14}}
+    right = np.where(np.eye(counts.classes, dtype=bool), 1.0, np.nan)
+    muted = {"type": "heatmap", "x": names, "y": names, "z": right, "colorscale": [[0, MUTED], [1, MUTED]]}
+    muted |= {"showscale": False, "hovertemplate": "%{y}: right, not counted here<extra></extra>"}
     true, said, samples = fact.confused[0]
-    layout = axes("predicted", "true class", hovermode="closest")
+    layout = axes("predicted (grey: right, not counted here)", "true class", hovermode="closest")
     layout["xaxis"] |= {"type": "category"}
     layout["yaxis"] |= {"type": "category", "autorange": "reversed"}
     return Chart(
-        "confusion", f"Most often class {true} is taken for class {said}: {samples} samples{_of(fact)}", [heat], layout
+        "confusion",
+        f"Most often class {true} is taken for class {said}: {samples} samples{_of(fact)}",
+        [heat, muted],
+        layout,
     )
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from torchdoctor.findings import Finding
-from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, percent, tell_when
+from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, nth_colour, nth_line, percent, tell_when
 from torchdoctor.plots.layers import positive
-from torchdoctor.plots.palette import BLUE, CYCLE, RED
+from torchdoctor.plots.palette import BLUE, RED
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.norms import read_clipped
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, GRADIENT_GLOBAL_L2, LEARNING_RATE
+from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, LEARNING_RATE
+from torchdoctor.summary import gradient_norm
 
 GROUPS = 8
 """Lines that are drawn."""
@@ -23,8 +24,11 @@ FEW = 5
 """Looks at either end that say where a norm begins and ends."""
 MOVED = 10.0
 """Fold from which on a title speaks of it: noise moves a norm by less."""
-JUMP = 100.0
-"""Largest norm over the median that a title names."""
+STEADY, STEADILY_MOVED = 0.9, 2.0
+"""Rank correlation with the steps that noise alone does not have, and the fold that is told of a norm with it."""
+JUMP, ABOVE_ENDS = 20.0, 3.0
+"""Largest norm over the median, and over what is told of either end, that a title names: norms without trouble scatter
+within a few times their median (rules/norms.py)."""
 
 
 def draw_learning_rate(run: Run, findings: Sequence[Finding] = ()) -> Chart | None:
@@ -35,10 +39,10 @@ def draw_learning_rate(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     chart = Chart("learning-rate", _rate_title(traces), layout=axes("step", "learning rate"))
     chart.layout["yaxis"]["rangemode"] = "tozero"
     for number, (key, trace) in enumerate(list(traces.items())[:GROUPS]):
-        name, colour = f"group {key}" if len(traces) > 1 else "learning rate", CYCLE[number % len(CYCLE)]
+        name, colour = f"group {key}" if len(traces) > 1 else "learning rate", nth_colour(number)
         if trace.merged > 1:
             chart.data += between(trace.low, trace.high, trace.steps, colour, f"{name}, extremes")
-        chart.data.append(line(name, trace.steps, trace.values, colour))
+        chart.data.append(nth_line(number, name, trace.steps, trace.values))
     mark_findings(chart, findings, max(int(t.steps[-1]) for t in traces.values()))
     return chart
 
@@ -86,8 +90,7 @@ def draw_gradient_norm(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
     norm, threshold = run.scalar(CLIP_NORM), run.scalar(CLIP_THRESHOLD)
     clips = bool(len(norm)) and bool(len(threshold))
     if not clips:
-        keys = run.keys(GRADIENT_GLOBAL_L2)
-        norm = max((run.scalar(GRADIENT_GLOBAL_L2, key) for key in keys), key=len, default=norm)
+        norm = gradient_norm(run)
     values = positive(norm.values)
     if not np.isfinite(values).any():
         return None
@@ -105,17 +108,26 @@ def draw_gradient_norm(run: Run, findings: Sequence[Finding] = ()) -> Chart | No
 def _norm_title(norm: Trace) -> str:
     """What it does over the run, else its size; then its jumps, and from where on it is nothing or no number."""
     known = norm.values[np.isfinite(norm.values) & (norm.values > 0)].astype(np.float64)
-    middle, most = float(np.median(known)), float(norm.high[np.isfinite(norm.high)].max())
+    middle = float(np.median(known))
     first, last = float(np.median(known[:FEW])), float(np.median(known[-FEW:]))  # noise alone moves no median
-    began, ended = float(known[0]), float(known[-1])
     said = f"The gradient's norm is about {figure(middle)}"
-    if len(known) >= 2 * FEW and not 1 / MOVED < last / first < MOVED:
-        said = f"The gradient's norm {'grows' if last > first else 'falls'} from {figure(began)} to {figure(ended)}"
-    elif most > JUMP * middle:
-        said += f", and jumps to {figure(most)}"
+    fold = STEADILY_MOVED if _steadiness(known) > STEADY else MOVED
+    if len(known) >= 2 * FEW and not 1 / fold < last / first < fold:
+        said = f"The gradient's norm {'grows' if last > first else 'falls'} from {figure(first)} to {figure(last)}"
+    high = np.where(np.isfinite(norm.high), norm.high, -np.inf)
+    peak = int(high.argmax())
+    if high[peak] > max(JUMP * middle, ABOVE_ENDS * max(first, last)):
+        about = "about " if norm.merged > 1 else ""
+        said += f", up to {figure(float(high[peak]))} at {about}step {norm.steps[peak]}"
     for what, found in (("0", norm.high == 0), ("NaN or Inf", ~np.isfinite(norm.values))):
         said += f", and is {what} {when}" if (when := tell_when(norm, found)) else ""
     return said
+
+
+def _steadiness(values: np.ndarray) -> float:
+    """How far it goes one way all along: Spearman's rank correlation with the order, without its sign."""
+    ranks = np.argsort(np.argsort(values))
+    return abs(float(np.corrcoef(ranks, np.arange(len(values)))[0, 1])) if len(values) > 1 else 0.0
 
 
 def _clipping(norm: Trace, threshold: Trace) -> str:

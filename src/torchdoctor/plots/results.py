@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torchdoctor.errors import UsageError
-from torchdoctor.plots.chart import INK, dressed
+from torchdoctor.plots.chart import INK
+from torchdoctor.plots.figure import themed
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -35,7 +36,7 @@ def drawer(name: str) -> Callable[..., Figure]:
             raise UsageError(f"theme is {theme!r}; known are {', '.join(INK)}")
         if hasattr(result, "chart"):
             return result.chart(**chosen).figure(theme)
-        return result.plot(**chosen).update_layout({k: v for k, v in dressed(theme).items() if k != "margin"})
+        return themed(result.plot(**chosen), theme)
 
     plot.__name__ = plot.__qualname__ = name
     plot.__doc__ = f"{text} `result` is what `torchdoctor.{instrument}` gives, `theme` is light or dark."

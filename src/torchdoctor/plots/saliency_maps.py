@@ -97,10 +97,15 @@ def _draw_bars(title: str, values: Array, saliency: Array, kind: str, names: Seq
     bars |= {"y": np.arange(len(order)), "marker": {"color": colours if is_signed else BLUE}, "text": texts}
     bars |= {"hovertemplate": "%{x:.1%}, value %{text}<extra></extra>", "textposition": "none", "showlegend": False}
     what = "share of the saliency" + (" (left: speaks against it)" if is_signed else "")
-    layout = axes(what, "", hovermode="closest", height=HEADROOM + 40 + 22 * max(6, len(order)))
+    layout = axes(
+        what,
+        "column" if kind == TABLE else "token",
+        hovermode="closest",
+        height=HEADROOM + 40 + 22 * max(6, len(order)),
+    )
     layout["xaxis"] |= {"tickformat": ".0%", "zeroline": True, "zerolinecolor": GREY}
     ticks = {"tickvals": list(range(len(order))), "ticktext": [labels[i] for i in order]}
-    layout["yaxis"] = {**ticks, "autorange": "reversed", "automargin": True}
+    layout["yaxis"] |= {**ticks, "autorange": "reversed", "automargin": True}
     if len(flat) > MOST_BARS:
         layout["xaxis"]["title"] = {"text": f"{what}; {MOST_BARS} of {len(flat)} are drawn"}
     return Chart("saliency", title, [bars], layout, tall=True)

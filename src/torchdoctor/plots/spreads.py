@@ -83,8 +83,20 @@ class Spread:
                 found[at] = np.interp(share, below, edges)
         return found
 
+    @cached_property
+    def beyond(self) -> Floats:
+        """Share of the values in the last bin, which has no end: how far out they lie is not known."""
+        return self.sizes[:, -1]
+
+    @cached_property
+    def sides(self) -> tuple[float, float]:
+        """Where values may lie: on one side of zero, if none is on the other."""
+        below, above = self.counts[:, :MIDDLE].any(), self.counts[:, MIDDLE + 1 :].any()
+        return (0.0 if above and not below else -np.inf), (0.0 if below and not above else np.inf)
+
     def density(self, at: int, places: Floats, width: float) -> Floats:
-        """Values other than zero per unit around each place, averaged over the width; zero where none is finite."""
+        """Values other than zero per unit around each place, averaged over the width, of it no more than lies on their
+        side of zero; zero where none is finite."""
         counts = self.counts[at].copy()
         counts[MIDDLE] = 0.0
         if not counts.sum():
@@ -92,7 +104,14 @@ class Spread:
         edges = magnitude_edges()
         below = np.concatenate([[0.0], np.cumsum(np.delete(counts, MIDDLE))]) / counts.sum()
         signed = np.concatenate([-edges[::-1], edges[1:]])
-        return (np.interp(places + width / 2, signed, below) - np.interp(places - width / 2, signed, below)) / width
+        left, right = (np.clip(places + half, *self.sides) for half in (-width / 2, width / 2))
+        held = np.interp(right, signed, below) - np.interp(left, signed, below)
+        return held / np.maximum(right - left, width / 2)
+
+
+def largest_known() -> float:
+    """Beyond it magnitudes are counted, not told apart."""
+    return float(2.0 ** HISTOGRAM_EXPONENTS[1])
 
 
 def magnitude_edges() -> Floats:

@@ -1,7 +1,8 @@
 """A chart as an SVG of a few kilobytes: for notebooks, where Plotly's script would come again with every update.
 
-Curves, areas, marks and heat maps over steps; nothing else that a chart may hold. Inks are the page's own, so that it
-reads on light and dark. Whatever comes from a run is escaped.
+Curves, areas, marks and heat maps over steps; nothing else that a chart may hold. A notebook's paper may be light or
+dark: texts are in the page's own ink, and lines in those for light paper, which stand out from dark paper, too.
+Whatever comes from a run is escaped.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from torchdoctor.plots.chart import Chart
+from torchdoctor.plots.chart import SIGNS, Chart
+from torchdoctor.plots.palette import ink
 from torchdoctor.plots.png import picture_uri
 from torchdoctor.run import Floats
 
@@ -32,6 +34,12 @@ TICKS = 5
 """Of an axis, at most."""
 SOFT = 'fill="currentColor" fill-opacity="0.65"'
 LONGEST = 40
+LEGEND_ROWS, LEGEND_ROW, LEGEND_LETTERS = 2, 13, 22
+SAMPLE, MORE = 20, 70
+"""Pixels of a line's sample in the legend, and of "and 12 more"."""
+DASHED = {"dash": "6 3", "dot": "2 2", "dashdot": "6 2 2 2", "longdash": "10 3", "longdashdot": "10 2 2 2"}
+"""Plotly's words."""
+SQUARE = "\u25a0"
 
 
 def can_draw(chart: Chart) -> bool:
@@ -85,7 +93,8 @@ def _frame(chart: Chart, size: tuple[int, int], heat: Mapping[str, Any] | None) 
     is_log = axis.get("type") == "log"
     y = (0.0, 1.0) if heat is not None else _range(chart, axis.get("range"), is_log)
     left = HEAT_LEFT if heat is not None else LEFT
-    return Frame(x, y, is_log, left, size[0] - RIGHT, TOP, size[1] - BOTTOM)
+    rows = max((row for row, _, _ in _placed(chart, left, size[0] - RIGHT)), default=0) if heat is None else 0
+    return Frame(x, y, is_log, left, size[0] - RIGHT, TOP, size[1] - BOTTOM - rows * LEGEND_ROW)
 
 
 def _range(chart: Chart, given: Sequence[float] | None, is_log: bool) -> tuple[float, float]:
@@ -126,13 +135,17 @@ def _draw_curves(chart: Chart, frame: Frame) -> Iterator[str]:
         before = steps, values
         mode, width = str(trace.get("mode", "lines")), float(line.get("width", 0 if "stackgroup" in trace else 2))
         if "lines" in mode and width > 0:
-            yield _line(steps, values, frame, colour, width, float(trace.get("opacity", 1.0)))
+            dash = DASHED.get(str(line.get("dash")), "")
+            yield _line(steps, values, frame, colour, width, float(trace.get("opacity", 1.0)), dash)
         if "markers" in mode:
-            yield from _marks(steps, values, frame, colour)
+            few = max(1, len(steps) // (trace.get("marker", {}).get("maxdisplayed") or len(steps)))
+            yield from _marks(steps[::few], values[::few], frame, colour)
     yield from _legend(chart, frame)
 
 
-def _line(steps: Floats, values: Floats, frame: Frame, colour: str, width: float, opacity: float) -> str:
+def _line(
+    steps: Floats, values: Floats, frame: Frame, colour: str, width: float, opacity: float, dash: str = ""
+) -> str:
     """One path with gaps where a value is not known; of each column of the paper the least and the most."""
     x, y = frame.across(steps), frame.up(values)
     known = np.isfinite(values) & ((values > 0) | (not frame.is_log))
@@ -145,6 +158,7 @@ def _line(steps: Floats, values: Floats, frame: Frame, colour: str, width: float
         path.append(f"{'L' if pen else 'M'}{x[i]:.1f} {y[i]:.1f}")
         pen = True
     style = f'stroke="{colour}" stroke-width="{width:g}" stroke-opacity="{opacity:g}"'
+    style += f' stroke-dasharray="{dash}"' if dash else ""
     return f'<path d="{"".join(path)}" fill="none" {style} stroke-linejoin="round"/>'
 
 
@@ -177,18 +191,39 @@ def _marks(steps: Floats, values: Floats, frame: Frame, colour: str) -> Iterator
 
 
 def _legend(chart: Chart, frame: Frame) -> Iterator[str]:
-    x = frame.left
-    for trace in chart.data:
-        if trace.get("showlegend") is False or "extremes" in str(trace.get("name")):
-            continue
-        name = _text(trace.get("name", ""), 22)
-        colour = _colour(trace.get("line", {}).get("color") or trace.get("marker", {}).get("color"))
-        wide = 16 + 6 * len(str(trace.get("name", ""))[:22])
-        if x + wide > frame.right:
-            return
-        yield f'<rect x="{x:.0f}" y="{frame.bottom + 28:.0f}" width="9" height="4" fill="{colour}"/>'
-        yield f'<text x="{x + 12:.0f}" y="{frame.bottom + 34:.0f}" {SOFT}>{name}</text>'
+    named = {str(trace.get("name")): trace for trace in _named(chart)}
+    for row, x, name in _placed(chart, frame.left, frame.right):
+        y = frame.bottom + 28 + LEGEND_ROW * row
+        line = named.get(name, {}).get("line", {})
+        if name in named:
+            colour = _colour(line.get("color") or named[name].get("marker", {}).get("color"))
+            dash = DASHED.get(str(line.get("dash")), "")
+            style = f'stroke="{colour}" stroke-width="3"' + (f' stroke-dasharray="{dash}"' if dash else "")
+            yield f'<path d="M{x:.0f} {y + 2}h{SAMPLE}" {style}/>'
+        indent = SAMPLE + 3 if name in named else 0
+        yield f'<text x="{x + indent:.0f}" y="{y + 6:.0f}" {SOFT}>{_text(name, LEGEND_LETTERS)}</text>'
+
+
+def _named(chart: Chart) -> list[Mapping[str, Any]]:
+    shown = [trace for trace in chart.data if trace.get("showlegend") is not False]
+    return [trace for trace in shown if "extremes" not in str(trace.get("name"))]
+
+
+def _placed(chart: Chart, left: float, right: float) -> list[tuple[int, float, str]]:
+    """Row, place and name of what a legend holds; at its end how many more have no room."""
+    names = [str(trace.get("name", "")) for trace in _named(chart)]
+    found: list[tuple[int, float, str]] = []
+    row, x = 0, left
+    for at, name in enumerate(names):
+        wide = SAMPLE + 9 + 6 * len(name[:LEGEND_LETTERS])
+        spare = MORE if row == LEGEND_ROWS - 1 and at < len(names) - 1 else 0
+        if x > left and x + wide + spare > right:
+            if row == LEGEND_ROWS - 1:
+                return [*found, (row, x, f"and {len(names) - at} more")]
+            row, x = row + 1, left
+        found.append((row, x, name))
         x += wide
+    return found
 
 
 def _draw_heat(trace: Mapping[str, Any], frame: Frame) -> Iterator[str]:
@@ -222,9 +257,9 @@ def _even(steps: Floats, values: Floats, frame: Frame) -> Floats:
 
 
 def _shades(values: Floats, low: float, high: float, scale: Any) -> NDArray[np.uint8]:
-    """Colours of CIVIDIS, or the one colour that a scale of its own has; what is not known is clear."""
-    own = isinstance(scale, list)
-    stops = np.array([_parts(scale[-1][1].lstrip("#"))] * 2 if own else [_parts(c) for c in CIVIDIS], float)
+    """Colours of CIVIDIS, or of a scale of its own; what is not known is clear."""
+    own = [colour.lstrip("#") for _, colour in scale] if isinstance(scale, list) else CIVIDIS
+    stops = np.array([_parts(colour) for colour in own], float)
     known = np.isfinite(values)
     level = np.where(known, (values - low) / ((high - low) or 1.0), 0.0) * (len(stops) - 1)
     colours = [np.interp(level, np.arange(len(stops)), stops[:, i]) for i in range(3)]
@@ -236,30 +271,69 @@ def _parts(colour: str) -> list[int]:
 
 
 def _shapes(chart: Chart, frame: Frame) -> Iterator[str]:
+    for top, bottom, colour in _bands(chart, frame):
+        place = f'x="{frame.left}" y="{top:.1f}" width="{frame.right - frame.left:.1f}" height="{bottom - top:.1f}"'
+        yield f'<rect {place} fill="{colour}"/>'
     for shape in chart.layout.get("shapes", ()):
-        if shape.get("xref") == "paper":
-            top, bottom = float(frame.up(shape["y1"])), float(frame.up(shape["y0"]))
-            place = f'x="{frame.left}" y="{top:.1f}" width="{frame.right - frame.left:.1f}" height="{bottom - top:.1f}"'
-            yield f'<rect {place} fill="{_colour(shape.get("fillcolor"))}"/>'
-        elif shape.get("yref") == "paper":
+        if shape.get("yref") == "paper":
             x = float(np.clip(frame.across(shape["x0"]), frame.left, frame.right))
-            style = f'stroke="{_colour(shape.get("line", {}).get("color"))}" stroke-dasharray="3 3"'
+            line = shape.get("line", {})
+            style = f'stroke="{_colour(line.get("color"))}" stroke-width="{float(line.get("width", 1)):g}"'
+            style += ' stroke-dasharray="3 3"' if "dash" in line else ""
             yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{frame.top}" y2="{frame.bottom}" {style}/>'
 
 
+def _bands(chart: Chart, frame: Frame) -> list[tuple[float, float, str]]:
+    """Top, bottom and colour of those of which something is inside the range."""
+    across = [shape for shape in chart.layout.get("shapes", ()) if shape.get("xref") == "paper"]
+    ends = [(float(frame.up(s["y1"])), float(frame.up(s["y0"])), _colour(s.get("fillcolor"))) for s in across]
+    return [(top, bottom, colour) for top, bottom, colour in ends if bottom > top]
+
+
 def _notes(chart: Chart, frame: Frame) -> Iterator[str]:
-    """Names of findings beside their lines, and of the healthy band in its corner."""
+    """Names of findings beside their lines, of rows at their heights, and of the healthy band in its corner."""
     row = 0
+    heat = next((trace for trace in chart.data if _kind(trace) == "heatmap"), None)
     for note in chart.layout.get("annotations", ()):
-        colour = _colour(note.get("font", {}).get("color"))
-        if note.get("xref") == "paper":
-            edge = float(frame.up(10 ** note["y"] if frame.is_log else note["y"]))
-            x, anchor, y = frame.right - 4, "end", min(edge + 11, frame.bottom - 3)
+        if note.get("yref") == "paper" and note.get("xref") == "paper":
+            x, y, anchor = frame.right, frame.top - 3, "end"
+        elif note.get("xref") == "paper":
+            height = _height(note["y"], heat, frame)
+            if height is None or not (frame.top <= height <= frame.bottom or _bands(chart, frame)):
+                continue
+            right = note.get("xanchor") == "right"
+            x, anchor = (frame.right - 4, "end") if right else (frame.left + 4, "start")
+            below = 11 if note.get("yanchor") == "top" else 4
+            y = float(np.clip(height, frame.top, frame.bottom - 14 if below == 11 else frame.bottom)) + below
         else:
             x = float(np.clip(frame.across(note["x"]), frame.left, frame.right))
             anchor, y = ("end" if x > (frame.left + frame.right) / 2 else "start"), frame.top + 10 + 12 * row
             x, row = x + (-4 if anchor == "end" else 4), row + 1
-        yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{_text(note["text"])}</text>'
+        yield from _note(note, x, y, anchor, heat is not None and y > frame.top)
+
+
+def _height(at: Any, heat: Mapping[str, Any] | None, frame: Frame) -> float | None:
+    """Of a row by its label, or of a value (texts stand at logarithms); None where there is no such row."""
+    if isinstance(at, str):
+        names = list(heat["y"]) if heat is not None else []
+        return frame.bottom - (names.index(at) + 0.5) / len(names) * (frame.bottom - frame.top) if at in names else None
+    low, high = frame.y
+    return float(frame.bottom - (at - low) / ((high - low) or 1.0) * (frame.bottom - frame.top))
+
+
+def _note(note: Mapping[str, Any], x: float, y: float, anchor: str, over_heat: bool) -> Iterator[str]:
+    """In the page's ink with a sign of its colour; over a heat map dark on a bright ground, whatever the page is."""
+    words, colour = str(note["text"]), note.get("font", {}).get("color")
+    sign, rest = (words[0], words[1:]) if words[:1] in SIGNS.values() else (SQUARE, f" {words}")
+    rest = _text(rest, 2 * LONGEST)
+    wide = 6.2 * (len(rest) + 1.5) + 6
+    if over_heat:
+        left = x - wide + 3 if anchor == "end" else x - 3
+        place = f'x="{left:.1f}" y="{y - 10:.1f}" width="{wide:.0f}" height="13"'
+        yield f'<rect {place} fill="#ffffff" fill-opacity="0.85"/>'
+    style = 'fill="#1f2328"' if over_heat else 'fill="currentColor"'
+    told = f'<tspan fill="{_colour(colour)}">{sign}</tspan>{rest}' if colour else rest.strip()
+    yield f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {style}>{told}</text>'
 
 
 def _axes(chart: Chart, frame: Frame, heat: Mapping[str, Any] | None) -> Iterator[str]:
@@ -308,7 +382,7 @@ def _is_numeric(values: Any) -> bool:
 
 
 def _colour(value: Any) -> str:
-    return escape(str(value), quote=True) if value else "currentColor"
+    return escape(ink(str(value), "light"), quote=True) if value else "currentColor"
 
 
 def _text(words: Any, most: int = LONGEST) -> str:

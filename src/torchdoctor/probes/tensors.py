@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from torchdoctor.probes.context import Context
 
 HISTOGRAM_GROWTH = 2.0
 """Histograms are taken at steps that double."""
+NONFINITE = signals.STATISTICS.index("nonfinite")
 SPREAD_STEPS = frozenset((0, 1, 2, 5, 12, 20))
 """Early steps at which the spread between units is measured; symmetric units show at once."""
 
@@ -30,6 +32,8 @@ class TensorProbe:
         self._histogram_at = 1.0
         self._columns: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
         self._described: dict[str, ParameterFact] = {}
+        self._unmeasured: dict[str, frozenset[str]] = {}
+        """of each optimizer, parameters with gradients that cannot be measured: their NaN is not the gradient's own"""
 
     def chosen(self, key: str, optimizer: Optimizer) -> tuple[list[Tensor], tuple[str, ...]]:
         """The parameters to measure, with their names."""
@@ -63,6 +67,8 @@ class TensorProbe:
         def arrived(norms: NDArray[Any]) -> None:
             norms = norms.astype(np.float32) / scale
             record.matrix(step, columns, {signals.GRADIENT_L2.name: norms})
+            if unmeasured := self._unmeasured.get(key):
+                norms = norms[[name not in unmeasured for name in columns]]
             record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(norms), total_key)
 
         self._context.read(stats.norms([g for g, _ in pairs]), arrived)
@@ -87,14 +93,16 @@ class TensorProbe:
                 rows = rescaled(rows, scale)
                 record.matrix(step, columns, split(rows, "gradient"))
                 self._report_nonfinite("gradient", columns, rows, step)
-                record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(rows[:, 0]), total_key)
+                unmeasured = np.flatnonzero(np.isnan(rows[:, NONFINITE]))
+                self._unmeasured[key] = frozenset(columns[i] for i in unmeasured)
+                record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
 
             self._context.read(stats.summarize([g for g, _ in graded]), gradients)
 
         def weights(rows: NDArray[Any]) -> None:
             record.matrix(step, names, split(rows.astype(np.float32), "weight"))
             self._report_nonfinite("weight", names, rows, step)
-            record.scalar(signals.WEIGHT_GLOBAL_L2.name, step, total(rows[:, 0]), total_key)
+            record.scalar(signals.WEIGHT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
 
         self._context.read(stats.summarize([p.detach() for p in parameters]), weights)
         if step in SPREAD_STEPS:
@@ -104,7 +112,7 @@ class TensorProbe:
             self._look_histograms(parameters, names)
 
     def _report_nonfinite(self, role: str, columns: tuple[str, ...], rows: NDArray[Any], step: int) -> None:
-        counts = rows[:, signals.STATISTICS.index("nonfinite")]
+        counts = rows[:, NONFINITE]
         for i in np.flatnonzero(counts > 0):
             self._context.nonfinite(role, columns[i], int(counts[i]), step)
 
@@ -182,7 +190,19 @@ def split(rows_TK: NDArray[np.float32], role: str) -> dict[str, NDArray[np.float
     return {f"{role}.{name}": rows_TK[:, k] for k, name in enumerate(signals.STATISTICS)}
 
 
+def whole_norms(rows_TK: NDArray[Any]) -> NDArray[Any]:
+    """Of the tensors that were measured: NaN where an element is not finite, since `l2` is over the others alone."""
+    counts = rows_TK[:, NONFINITE]
+    empty = (counts == 0) & np.isnan(rows_TK[:, 0])
+    norms = np.where(counts > 0, np.nan, np.where(empty, 0.0, rows_TK[:, 0]))
+    return norms[~np.isnan(counts)]
+
+
 def total(norms_T: NDArray[Any]) -> float:
-    """The norm of all of them together, NaN where one was not measured being left out."""
-    known = norms_T[~np.isnan(norms_T)].astype(np.float64)
-    return float(np.sqrt((known**2).sum()))
+    """The norm of all of them together. NaN or Inf where one of them is, and NaN where there is none: not 0, which
+    would say that there is no gradient."""
+    if not len(norms_T):
+        return math.nan
+    if np.isinf(norms_T).any():
+        return math.inf
+    return float(np.sqrt((norms_T.astype(np.float64) ** 2).sum()))

@@ -50,7 +50,7 @@ class TurningProbe:
 
         def arrived(values: NDArray[Any]) -> None:
             was, now, apart = np.square(values.astype(np.float64)).sum(axis=1)
-            if was > 0 and now > 0:
+            if 0 < was < np.inf and 0 < now < np.inf and apart < np.inf:
                 cosine = float((was + now - apart) / (2 * np.sqrt(was * now)))
                 record.scalar(signals.GRADIENT_COSINE.name, step + 1, cosine, total_key)
 

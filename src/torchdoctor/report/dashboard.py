@@ -152,7 +152,7 @@ class Dashboard:
             canvas.points(trace.steps, trace.values, scale or Scale(0, 0), last, _diamond(page), VALIDATED)
         drawn = canvas.lines()
         middle = ["log" if scale and scale.is_log else "", *[""] * tall][: tall - 2]
-        labels = [number(scale.high), *middle, number(scale.low)] if scale else ["NaN"]
+        labels = [_axis_figure(scale.high), *middle, _axis_figure(scale.low)] if scale else ["NaN"]
         sides = [
             Text.assemble((f"{label:>{AXIS - 2}} ", QUIET), ("|" if page.ascii_only else "│", QUIET), line)
             for label, line in zip_longest(labels[:tall], drawn, fillvalue="")
@@ -167,13 +167,13 @@ class Dashboard:
         return Text.assemble((clean(name, page.ascii_only), style), f" {number(curve.last)}{words}")
 
     def _steps_axis(self, page: Page, width: int, last: int) -> Text:
-        """Where findings begin is marked on it."""
+        """Where findings begin is marked on it, beside its label at the latest."""
         rule, corner, mark = ("-", "+", "^") if page.ascii_only else ("─", "└", "▲")
         wide, label = width - AXIS, f" step {last:,}"
         cells = [(c, QUIET) for c in (rule * (wide - len(label)) + label)]
         for finding in reversed(self.vitals.findings or ()):
             if finding.first_step is not None and 0 <= finding.first_step <= last:
-                place = round(finding.first_step / max(last, 1) * (wide - 1))
+                place = min(round(finding.first_step / max(last, 1) * (wide - 1)), wide - len(label) - 1)
                 cells[place] = (mark, STYLES[finding.severity])
         return Text.assemble((" " * (AXIS - 1) + corner, QUIET), *cells)
 
@@ -263,6 +263,12 @@ def _headline(finding: Finding, page: Page, titled: bool = True) -> Text:
     text = Text.assemble("  ", (finding.severity.value.upper(), style), " ")
     text.append(page.line(finding.name, style.removeprefix("bold ")))
     return text.append(f"{since}: ").append(page.line(finding.title)) if titled else text.append(since)
+
+
+def _axis_figure(value: float) -> str:
+    """4.7e28 in the room that there is for it."""
+    text = number(value)
+    return text if len(text) <= AXIS - 2 else f"{value:.1e}".replace("e+", "e")
 
 
 def _digits(value: float) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from torchdoctor.console import Text
+from torchdoctor.console import Text, cell_len, set_cell_size
 from torchdoctor.report.sheet import QUIET, Page
 from torchdoctor.report.text import clean, number
 from torchdoctor.report.vitals import Layer
@@ -27,7 +27,7 @@ EIGHTHS = "▏▎▍▌▋▊▉█"
 
 def draw_flow(layers: Sequence[Layer], page: Page, width: int, rows: int) -> list[Text]:
     """A heading and at most rows - 1 layers, in the order of the forward pass; where there are more layers the most
-    remarkable one of each stretch."""
+    remarkable one of each stretch, the first and the last of the model where no other is more so."""
     if not layers:
         return [_heading("gradient flow", page, width), page.line("  no gradient was measured yet", QUIET)][:rows]
     shown = choose(layers, rows - 1)
@@ -50,13 +50,15 @@ def choose(layers: Sequence[Layer], rows: int) -> list[Layer]:
     if rows < 1:
         return []
     edges = [round(i * len(layers) / rows) for i in range(rows + 1)]
-    stretches = (layers[a:b] for a, b in pairwise(edges))
+    stretches = [layers[a:b] for a, b in pairwise(edges)]
+    if rows > 1:
+        stretches[-1] = stretches[-1][::-1]  # of equals the first is taken
     return [max(stretch, key=lambda layer: layer.remarkable) for stretch in stretches]
 
 
 def _widths(shown: Sequence[Layer], width: int) -> tuple[int, int, bool]:
     """Of the name and of the bar, and whether there is room for the scale of updates."""
-    name = min(max(len(layer.name) for layer in shown), NAME_WIDTHS[1]) if shown else NAME_WIDTHS[0]
+    name = min(max(cell_len(layer.name) for layer in shown), NAME_WIDTHS[1]) if shown else NAME_WIDTHS[0]
     # two blanks before, one each between name, bar, norm, mark, ratio, side
     fixed = 2 + 1 + 1 + VALUE_WIDTH + 1 + VALUE_WIDTH + 2
     scaled = width - fixed - RATIO_CELLS - 1 >= NAME_WIDTHS[0] + 2 * BAR_LEAST
@@ -67,7 +69,7 @@ def _widths(shown: Sequence[Layer], width: int) -> tuple[int, int, bool]:
 
 def _row(layer: Layer, page: Page, wide: tuple[int, int, bool], low: int, high: int) -> Text:
     name, bar, scaled = wide
-    text = Text.assemble("  ", _shorten(layer.name, name, page).ljust(name), " ")
+    text = Text.assemble("  ", set_cell_size(_shorten(layer.name, name, page), name), " ")
     text.append(_bar(layer, page, bar, low, high))
     text.append(" ")
     text.append(_norm(layer))
@@ -140,15 +142,15 @@ def _heading(words: str, page: Page, width: int, details: Sequence[str] = ()) ->
 def _shorten(name: str, most: int, page: Page) -> str:
     """Without what they all end with, then with first letters from the left; numbers stay, they tell blocks apart."""
     text = clean(name, page.ascii_only)
-    if len(text) > most:
+    if cell_len(text) > most:
         text = text.removesuffix(".weight")
     parts = text.split(".")
     for i, part in enumerate(parts[:-1]):
-        if len(".".join(parts)) <= most:
+        if cell_len(".".join(parts)) <= most:
             break
         parts[i] = part if part.isdigit() else part[:1]
     text = ".".join(parts)
-    return text if len(text) <= most else f"{text[: most - 2]}.."
+    return text if cell_len(text) <= most else f"{set_cell_size(text, most - 2)}.."
 
 
 def _short(value: float) -> str:

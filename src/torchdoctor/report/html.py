@@ -67,6 +67,9 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
     if comparison is not None:
         drawn["both"] = {c.name: c.to_json() for c in comparison.charts}
     names = " and ".join(each.name for each in told)
+    runs = [describe(each, str(i)) for i, each in enumerate(told)]
+    if comparison is not None:
+        runs = [{**each, "name": name} for each, name in zip(runs, comparison.names, strict=True)]
     return (
         environment()
         .get_template("report.html.j2")
@@ -74,7 +77,7 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
             nonce=secrets.token_urlsafe(16),
             heading=clean(names),
             subtitle=clean(_subtitle(told)),
-            runs=[describe(each, str(i)) for i, each in enumerate(told)],
+            runs=runs,
             comparison=comparison,
             version=__version__,
             # ours, or escaped already: the template takes these as they are

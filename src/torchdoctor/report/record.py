@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchdoctor.findings import Verdict
+from torchdoctor.report.headlines import RUNNING
 from torchdoctor.report.replayed import moment
 from torchdoctor.report.text import clean
 from torchdoctor.rules.curves import figure
@@ -31,13 +32,13 @@ def describe_figures(verdict: Verdict, summary: Mapping[str, Any]) -> list[dict[
     lasted = _lasted(run.get("started"), run.get("ended"))
     found: list[tuple[str, str | None]] = [
         ("steps", f"{int(run.get('steps') or 0):,}"),
-        ("training loss", _change(summary.get("first_loss"), summary.get("final_loss"))),
+        ("training loss", _change(summary.get("loss_at_start"), summary.get("loss_at_end"))),
         ("best validation loss", _number(summary.get("best_validation_loss"))),
         ("validation accuracy", _percent(summary.get("final_validation_accuracy"))),
         ("learning rate", _number(summary.get("learning_rate"))),
         ("samples a second", _number(summary.get("samples_per_second"))),
         ("time", _span(lasted) if lasted is not None else None),
-        ("ended", str(run.get("status") or "")),
+        ("status" if run.get("status") == RUNNING else "ended", str(run.get("status") or "")),
         ("cost of watching", _cost(run.get("overhead"), lasted)),
     ]
     return [{"name": name, "value": clean(value)} for name, value in found if value]

@@ -12,6 +12,7 @@ BLOCKS_ASCII = "_.-=+*%#"
 SPARK_WIDTH = 32
 LOG_SPREAD = 1e3
 """A trace of positive values that spans more than this is drawn on a log scale."""
+CUT = "..."
 
 _ASCII = {
     **dict.fromkeys((0x2010, 0x2012, 0x2013, 0x2014, 0x2212, 0x00B7), "-"),
@@ -43,6 +44,14 @@ def clean_block(text: object, ascii_only: bool = False) -> str:
     if not ascii_only:
         return joined
     return joined.translate(_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+def cut_middle(text: str, most: int) -> str:
+    """At most so many letters: of a command line the beginning and the end tell more than what is between."""
+    if len(text) <= most:
+        return text
+    tail = (most - len(CUT)) // 2
+    return text[: most - len(CUT) - tail] + CUT + text[len(text) - tail :]
 
 
 def number(value: float | None) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from torchdoctor import signals
 from torchdoctor.findings import Finding, Proof, Verdict
 from torchdoctor.rules.movement import HEALTHY_UPDATES
+from torchdoctor.rules.step_time import read_step_time
 from torchdoctor.run import Run, Trace
 from torchdoctor.summary import LOGGED_LOSS, seen_or_logged, trend
 
@@ -26,15 +27,6 @@ CLEARLY = 3.0
 CURVES = 3
 """Losses that are drawn: of more optimizers the first ones."""
 RUNNING = "running"
-
-PARTS = (
-    ("data", signals.TIME_DATA),
-    ("forward", signals.TIME_FORWARD),
-    ("backward", signals.TIME_BACKWARD),
-    ("update", signals.TIME_OPTIMIZER),
-    ("torchdoctor", signals.TIME_OWN),
-)
-REST = "other"
 
 
 @dataclass(frozen=True)
@@ -122,7 +114,7 @@ def take(run: Run, findings: Sequence[Finding] | None = None) -> Vitals:
         layers=_layers(run),
         step_seconds=seconds,
         samples_per_second=_recent(run.scalar(signals.SAMPLES_PER_SECOND)),
-        shares=_shares(run, seconds),
+        shares=_shares(run),
         memory=tuple((name, value) for name, t in memory if (value := _recent(t)) is not None),
         findings=None if findings is None else tuple(findings),
     )
@@ -190,14 +182,9 @@ def _recent(trace: Trace) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
-def _shares(run: Run, step_seconds: float | None) -> tuple[tuple[str, float], ...]:
-    times = [(name, _recent(run.scalar(signal))) for name, signal in PARTS]
-    known = [(name, seconds) for name, seconds in times if seconds is not None]
-    if not known or not step_seconds:
-        return ()
-    whole = max(step_seconds, sum(seconds for _, seconds in known))
-    shares = [(name, seconds / whole) for name, seconds in known]
-    return (*shares, (REST, max(0.0, 1.0 - sum(share for _, share in shares))))
+def _shares(run: Run) -> tuple[tuple[str, float], ...]:
+    found = read_step_time(run)
+    return tuple(found.shares().items()) if found is not None else ()
 
 
 def _session(info: Mapping[str, Any]) -> Mapping[str, Any]:

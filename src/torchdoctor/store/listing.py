@@ -28,6 +28,8 @@ class RunEntry:
     size_bytes: int
     script: str = ""
     """the first word of its command line"""
+    arguments: str = ""
+    """the words after it"""
 
 
 def list_runs(folder: str | os.PathLike[str]) -> list[RunEntry]:
@@ -47,7 +49,8 @@ def list_runs(folder: str | os.PathLike[str]) -> list[RunEntry]:
 
 
 def _entry(path: Path, info: dict[str, Any]) -> RunEntry:
-    started, steps = info.get("started"), info.get("steps")
+    started, steps, argv = info.get("started"), info.get("steps"), info.get("argv")
+    words = [w for w in argv if isinstance(w, str)] if isinstance(argv, list) else []
     return RunEntry(
         path,
         path.name,
@@ -55,7 +58,8 @@ def _entry(path: Path, info: dict[str, Any]) -> RunEntry:
         read_status(path / RUN_FILE, info),
         steps if isinstance(steps, int) else 0,
         _size(path),
-        str(argv[0]) if isinstance(argv := info.get("argv"), list) and argv else "",
+        words[0] if words else "",
+        " ".join(words[1:]),
     )
 
 

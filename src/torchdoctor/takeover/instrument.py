@@ -44,7 +44,7 @@ def measure(child: Child, rehearsal: Rehearsal) -> None:
             child.end(later=True)
         checkpoint = child.request["checkpoint"]
         if checkpoint is not None:
-            _load(parts, checkpoint)
+            _load(parts, child.request["weights"], checkpoint)
         child.tell(subject=describe(parts, checkpoint) | {"notes": _notes(parts, child.request)})
         with listening(_Progress(child)):
             result = chosen.perform(parts, **child.request["options"])
@@ -119,11 +119,11 @@ def describe(parts: Parts, checkpoint: str | None) -> dict[str, Any]:
     }
 
 
-def _load(parts: Parts, checkpoint: str) -> None:
+def _load(parts: Parts, weights: str, name: str) -> None:
     from torchdoctor.instruments.weight_space.checkpoints import read_weights
 
     model = parts.subject.model
-    model.load_state_dict(read_weights(checkpoint, model, checkpoint), strict=False)
+    model.load_state_dict(read_weights(weights, model, name), strict=False)
 
 
 class _Progress:

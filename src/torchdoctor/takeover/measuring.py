@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from torchdoctor.attach.target import Target
@@ -48,10 +52,17 @@ class Measurement:
 
 def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = lambda _: None) -> Measurement:
     """`tell` gets every line as it comes: {"subject": {...}}, {"doing": text, "total": n, "parts": n} and the like."""
+    with tempfile.TemporaryDirectory(prefix="torchdoctor-") as folder:
+        return _measure(request, tell, Path(folder))
+
+
+def _measure(request: Request, tell: Callable[[dict[str, Any]], None], held: Path) -> Measurement:
+    to = request.options.get("to")
     asked: dict[str, Any] = {
         "instrument": request.instrument,
-        "options": request.options,
+        "options": request.options | ({"to": _hold(to, held / "to")} if to is not None else {}),
         "checkpoint": request.checkpoint,
+        "weights": _hold(request.checkpoint, held / "from") if request.checkpoint is not None else None,
         "draws": request.draws,
     }
     # A validation comes later than the first steps.
@@ -90,3 +101,15 @@ def measure_script(request: Request, tell: Callable[[dict[str, Any]], None] = la
         attempt = following
     found.problem = explain(last)
     return found
+
+
+def _hold(file: str, folder: Path) -> str:
+    """The same file by another name: by its own the script would find what it has just saved there itself."""
+    folder.mkdir()
+    held = folder / Path(file).name
+    source = Path(file).resolve()
+    try:
+        os.link(source, held)
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, held)
+    return str(held)

@@ -32,8 +32,8 @@ from torchdoctor.ui.guard import Access
 from torchdoctor.ui.library import Library, stamp_of
 from torchdoctor.ui.templates import render, render_macro
 
-SMALL = (480, 236)
-"""A card's curve."""
+SMALL = (320, 190)
+"""A card's curve: about the room that it gets, so that its letters keep their size."""
 SAID = {ABSENT: "not trained yet", QUEUED: "waits for its turn", UNDER_WAY: "training", FAILED: "it failed"}
 ALL = "all"
 

@@ -23,6 +23,8 @@ class Glance:
     severity: str
     badge: str
     title: str
+    whole: str
+    """all that the verdict says"""
     steps: int
     last_loss: str
     spark: tuple[str, ...]
@@ -36,6 +38,7 @@ def take_glance(run: Run, verdict: Verdict) -> Glance:
         top.severity,
         top.name or top.badge,
         top.title if top.severity != HEALTHY else f"{count(len(verdict.examined), 'diagnosis', 'diagnoses')} examined",
+        f"{top.title}. {top.summary}" if top.summary else top.title,
         run.steps,
         number(float(last[-1])) if len(last) else "",
         draw_spark(loss),

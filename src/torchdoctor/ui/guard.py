@@ -64,6 +64,8 @@ class Access:
     """names under which this machine may be asked"""
     any_address: bool = False
     """numbers too: nobody can make a name that is not ours point at one and stay at that number"""
+    start: str = "/"
+    """where those are led who open the address that was printed"""
 
     @classmethod
     def over(cls, host: str, port: int, token: str) -> Access:
@@ -130,17 +132,18 @@ class Guard:
         return None
 
     def _let_in(self, request: Request) -> Response | None:
-        """None for those who hold the cookie; those who bring the token get it."""
-        if self._access.holds(_cookies(request.headers.getlist("cookie")).get(self._access.cookie)):
-            return None
+        """None for those who hold the cookie; those who bring the token get it, and the token leaves the address."""
         if request.method in READING and self._access.holds(request.query_params.get("token")):
             return self._hand_over(request)
+        if self._access.holds(_cookies(request.headers.getlist("cookie")).get(self._access.cookie)):
+            return None
         return _say(LOST, 403)
 
     def _hand_over(self, request: Request) -> Response:
         rest = [(k, v) for k, v in parse_qsl(request.url.query) if k != "token"]
         # one slash at the beginning: two would be another machine's address
-        target = "/" + request.scope.get("raw_path", b"/").decode("ascii", "replace").split("?")[0].lstrip("/\\")
+        asked = "/" + request.scope.get("raw_path", b"/").decode("ascii", "replace").split("?")[0].lstrip("/\\")
+        target = asked if asked != "/" else self._access.start
         target += f"?{urlencode(rest)}" if rest else ""
         answer = HTMLResponse(KNOCKED.format(target=_escape(target)))
         answer.set_cookie(self._access.cookie, self._access.token, path="/", httponly=True, samesite="strict")

@@ -56,7 +56,10 @@ def find_marks(run: Run) -> dict[str, list[tuple[str, str]]]:
     """By layer, the gravest first. What has no gradient, or none that is finite, is not called slow as well."""
     found: dict[str, list[tuple[str, str]]] = {}
     without = {name for name, level in _late(run.matrix(GRADIENT_L2)) if level == 0}
-    broken = {name for name, level in _late(run.matrix(GRADIENT["nonfinite"])) if level > 0}
+    counted = run.matrix(GRADIENT["nonfinite"])
+    broken = {
+        name for name, level in _late(counted, max(1, len(counted) // 4)) if level > 0
+    }  # what breaks does so late
     for names, said in ((without, "no gradient"), (broken, "gradient not finite")):
         for layer, own in _by_layer(run, names).items():
             found.setdefault(layer, []).append(("error", f"{said}: {', '.join(own)}"))
@@ -91,13 +94,13 @@ def _by_layer(run: Run, parameters: set[str]) -> dict[str, list[str]]:
     return found
 
 
-def _late(trace: Trace) -> Iterator[tuple[str, float]]:
-    if not len(trace):
-        return
-    late = trace.values[-max(1, len(trace) // 4) :]
-    for at in np.flatnonzero(np.isfinite(late).any(axis=0)):
-        name = trace.columns[int(at)]
-        yield name, late_level(Trace.raw(range(len(late)), late[:, at]))
+def _late(trace: Trace, rows: int = 0) -> Iterator[tuple[str, float]]:
+    """The level at the end of each column, as the layer's own charts tell it; `rows`: of so many last ones."""
+    values = trace.values[-rows:]
+    for at in np.flatnonzero(np.isfinite(values).any(axis=0)) if len(trace) else ():
+        level = late_level(Trace.raw(trace.steps[-rows:], values[:, at]))
+        if not np.isnan(level):
+            yield trace.columns[int(at)], level
 
 
 def _parameter_layers(run: Run) -> list[str]:

@@ -7,11 +7,14 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from torchdoctor.report.text import clean
+from torchdoctor.report.text import clean, cut_middle
 from torchdoctor.store.info import RUNNING
 from torchdoctor.store.listing import RunEntry
 from torchdoctor.ui.library import Library, key_of
 from torchdoctor.ui.templates import render
+
+ARGUMENTS_SHOWN, ARGUMENTS_WHOLE = 64, 2000
+"""Letters of a run's arguments in its line, and in what is shown on pointing at them and searched."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,17 @@ def survey(library: Library) -> Overview:
 def _row(entry: RunEntry, library: Library) -> tuple[dict[str, Any], bool]:
     made, due = library.glance(entry)
     seen = made.value if made else None
+    arguments = clean(cut_middle(entry.arguments, ARGUMENTS_WHOLE))
     begun = time.localtime(entry.started) if entry.started else None
     row = {
         "name": key_of(entry.name),
         "shown": clean(entry.name) or "(a name of signs that are not shown)",
+        "arguments": cut_middle(arguments, ARGUMENTS_SHOWN),
+        "arguments_whole": arguments,
         "severity": seen.severity if seen else "waiting",
         "badge": seen.badge if seen else "not readable" if made else "being examined",
         "title": seen.title if seen else clean(made.why) if made else "",
+        "whole": seen.whole if seen else "",
         "spark": seen.spark if seen else (),
         "last_loss": seen.last_loss if seen else "",
         "steps": f"{seen.steps if seen else entry.steps:,}",

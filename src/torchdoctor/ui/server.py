@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from torchdoctor.ui.guard import Access
 from torchdoctor.ui.library import Library
 
 HOST = "127.0.0.1"
+BYTES = 16
+"""Of the token: nobody guesses them, and the address fits into a line of a terminal."""
 LAST_REQUESTS = 1
 """Seconds that open requests get at the end: a page that waits for news must not hold up Ctrl-C."""
 
@@ -55,8 +58,8 @@ class Page:
         around: Callable[[ASGIApp], ASGIApp] | None = None,
     ) -> None:
         self._bound = bind(host, port)
-        access = Access.over(host, self._bound.getsockname()[1], secrets.token_urlsafe(24))
-        self.address = f"http://{address_of(host)}:{access.port}{start}?token={access.token}"
+        access = replace(Access.over(host, self._bound.getsockname()[1], secrets.token_urlsafe(BYTES)), start=start)
+        self.address = f"http://{address_of(host)}:{access.port}/?token={access.token}"
         self._app = build_app(Library(folder, settings), access, around=around)
         self._server: uvicorn.Server | None = None
 

@@ -16,8 +16,8 @@ from torchdoctor.report.template import part, plotly_script
 SCRIPT, STYLE = "text/javascript", "text/css"
 OURS = dict.fromkeys(("ui.css", "lab.css", "gallery.css"), STYLE) | dict.fromkeys(
     (
-        *("list.js", "run.js", "captures.js", "linked.js", "compare.js"),
-        *("lab.js", "following.js", "gallery.js", "curve.js", "quiz.js", "clipping.js"),
+        *("list.js", "run.js", "captures.js", "speaking.js", "linked.js", "compare.js"),
+        *("lab.js", "following.js", "gallery.js", "marking.js", "curve.js", "quiz.js", "clipping.js"),
     ),
     SCRIPT,
 )

@@ -25,7 +25,7 @@ from torchdoctor.launching import birth_of
 from torchdoctor.settings import Settings
 from torchdoctor.view.opening import Order
 
-WORDS, ANSWERS = 0, 1
+WORDS, ANSWERS, ERRORS = 0, 1, 2
 POLITE = 10
 """By so much is this process nicer than the training, with which it shares the machine."""
 READING_SHARE, EXAMINING_SHARE = 0.03, 0.02
@@ -48,9 +48,12 @@ class Owner:
         told, _, _ = select.select([WORDS], [], [], within)
         return not told and self._born is not None and birth_of(self._process) == self._born
 
-    def answer(self, text: str) -> None:
-        with contextlib.suppress(OSError):
+    def hears(self, text: str) -> bool:
+        try:
             os.write(ANSWERS, f"{text} {os.getpid()}\n".encode())
+        except OSError:
+            return False
+        return True
 
 
 def main(order: Order) -> None:
@@ -58,15 +61,15 @@ def main(order: Order) -> None:
         signal.signal(number, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    os.nice(POLITE)
-    logging.getLogger("torchdoctor").addHandler(logging.NullHandler())  # nothing but the view is for the terminal
+    with contextlib.suppress(OSError):
+        os.nice(POLITE)
+    logging.getLogger("torchdoctor").addHandler(logging.NullHandler())
     warnings.simplefilter("ignore")
     owner = Owner(order.owner)
     while not (places := taken_places(order.options, order.since)):
         if not owner.wants_us(within=TICK_SECONDS):
             return
-    with contextlib.suppress(OSError):  # a terminal that is gone needs nothing
-        _draw(places[0], order, owner)
+    _draw(places[0], order, owner)
 
 
 def _draw(run: Path, order: Order, owner: Owner) -> None:
@@ -77,6 +80,7 @@ def _draw(run: Path, order: Order, owner: Owner) -> None:
     if screen is None:
         point_to_view(run)
         return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), ERRORS)  # nothing but the view is for the terminal
     settings = Settings.from_dict(order.options.settings)
     reading = Reading(run, settings, Shares(READING_SHARE, EXAMINING_SHARE))
     looked = threading.Event()
@@ -98,4 +102,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    main(Order.from_json(sys.argv[1]))
+    try:
+        main(Order.from_json(sys.argv[1]))
+    finally:
+        os._exit(0)  # no traceback for the terminal; and a thread that still reads would end with an abort

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torchdoctor.attach.options import DISABLE_KEY, Options
-from torchdoctor.launching import own_module
+from torchdoctor.launching import can_leave, own_module
 from torchdoctor.opening import identity_of
 from torchdoctor.view.panel import RESCUE, divide
 
@@ -56,7 +57,7 @@ class Order:
 
 def can_be_drawn(rows: int | None = None) -> bool:
     """Whether the standard error is a terminal that can be divided, and we are in its foreground."""
-    if rows == 0 or not hasattr(os, "fork") or os.environ.get("TERM", "") in PLAIN_TERMINALS:
+    if rows == 0 or not can_leave() or os.environ.get("TERM", "") in PLAIN_TERMINALS or _is_cell():
         return False
     try:
         columns, height = os.get_terminal_size(TERMINAL)
@@ -65,10 +66,19 @@ def can_be_drawn(rows: int | None = None) -> bool:
         return False
 
 
+def _is_cell() -> bool:
+    """A `!command` in a notebook has a terminal whose output is kept in the cell, every picture of it. Kernels tell by
+    the first; those that an editor starts by what IPython sets for programs in its cells."""
+    told = os.environ
+    return "JPY_PARENT_PID" in told or (told.get("TERM"), told.get("PAGER")) == ("xterm-color", "cat")
+
+
 @contextlib.contextmanager
 def opened_view(options: Options, since: float, rows: int | None) -> Iterator[OpenView | None]:
     """None where it could not be started. Whatever happens, the terminal is whole afterwards."""
-    view = _start(Order(options, since, os.getpid(), rows, _goes_to_file(OUTPUT)))
+    view = None
+    with contextlib.suppress(OSError):
+        view = _start(Order(options, since, os.getpid(), rows, _goes_to_file(OUTPUT)))
     try:
         yield view
     finally:
@@ -86,22 +96,22 @@ class OpenView:
         self._closed = False
 
     def close(self) -> None:
-        """In a process that was forked from its own it does nothing."""
+        """In a process that was forked from its own it does nothing. A socket that is shut down is heard of whoever
+        else holds it, and where nobody hears it no SIGPIPE comes back, which a script may have made deadly."""
         if self._closed or os.getpid() != self._owner:
             return
         self._closed = True
         if [identity_of(file) for file in (self._ending, self._answers)] != self._files:
             return  # the script has closed them, which ends the view; their numbers may be somebody else's now
-        with contextlib.suppress(OSError):
-            os.write(self._ending, b"end\n")
-        os.close(self._ending)
+        with contextlib.suppress(OSError), socket.socket(fileno=self._ending) as ending:
+            ending.shutdown(socket.SHUT_RDWR)
         try:
             self._wait()
         finally:
             os.close(self._answers)
 
     def _wait(self) -> None:
-        told, until = b"", time.monotonic() + ANSWER_SECONDS
+        told, hangs, until = b"", False, time.monotonic() + ANSWER_SECONDS
         while select.select([self._answers], [], [], max(0.0, until - time.monotonic()))[0]:
             piece = os.read(self._answers, 4096)
             if not piece:
@@ -110,35 +120,31 @@ class OpenView:
                 until = time.monotonic() + END_SECONDS
             told += piece
         else:
-            self._kill(told)
-        last = told.decode().splitlines()[-1:]
-        if last and last[0].startswith(TAKEN):
-            with contextlib.suppress(OSError):
-                os.write(TERMINAL, RESCUE.encode())
-
-    def _kill(self, told: bytes) -> None:
-        """One that has the terminal and hangs; its number is still its own, since its end of the pipe is open."""
-        last = told.decode().splitlines()[-1:]
-        if last and last[0].startswith(TAKEN):
-            with contextlib.suppress(OSError):
-                os.kill(int(last[0].split()[1]), signal.SIGKILL)
+            hangs = True
+        last = next(reversed(told.decode().splitlines()), "")
+        if not last.startswith(TAKEN):
+            return
+        with contextlib.suppress(OSError):
+            if hangs:  # its number is still its own, since its end of the pipe is open
+                os.kill(int(last.split()[1]), signal.SIGKILL)
+            os.write(TERMINAL, RESCUE.encode())
 
 
 def _start(order: Order) -> OpenView | None:
-    word_read, word_write = os.pipe()
+    ours, theirs = (end.detach() for end in socket.socketpair())
     answer_read, answer_write = os.pipe()
     command = own_module("torchdoctor.view.companion", order.to_json(), leaving="group")
     started = {"env": {**os.environ, DISABLE_KEY: "1"}, "timeout": START_SECONDS, "check": True}
     try:
-        subprocess.run(command, stdin=word_read, stdout=answer_write, **started)
+        subprocess.run(command, stdin=theirs, stdout=answer_write, **started)
     except (OSError, subprocess.SubprocessError):
-        os.close(word_write)
+        os.close(ours)
         os.close(answer_read)
         return None
     finally:
-        os.close(word_read)
+        os.close(theirs)
         os.close(answer_write)
-    return OpenView(word_write, answer_read)
+    return OpenView(ours, answer_read)
 
 
 def _goes_to_file(stream: int) -> bool:

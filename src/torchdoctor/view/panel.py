@@ -20,8 +20,9 @@ ERASE_LINE, ERASE_REST_OF_LINE, ERASE_BELOW = "\x1b[2K", "\x1b[K", "\x1b[J"
 AT_ONCE, DONE = "\x1b[?2026h", "\x1b[?2026l"
 """Between them a terminal that knows them shows nothing half drawn."""
 
-RESCUE = f"{SAVE}{SCROLL_ALL}{RESTORE}{ERASE_BELOW}"
-"""Gives the whole terminal back where nobody knows any more how it was divided."""
+RESCUE = f"{SAVE}{SCROLL_ALL}{RESTORE}{SAVE}\x1b[999C{PLAIN}{ERASE_BELOW}{RESTORE}"
+"""Gives the whole terminal back where nobody knows any more how it was divided: what stands behind the cursor's line,
+since the script's own rows end there."""
 
 LEAST_COLUMNS = 60
 LEAST_ROWS, MOST_ROWS = 10, 24

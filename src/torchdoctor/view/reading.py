@@ -77,7 +77,7 @@ class Reading:
 
     def follow(self, interval: float, ended: threading.Event, tell: Callable[[], None]) -> None:
         """Look again and again, and tell of each look. What goes wrong stands in the view, beside its last picture."""
-        pause = 0.0
+        pause, unpaid = 0.0, True
         while not ended.wait(pause):
             begun = time.process_time()
             try:
@@ -90,7 +90,9 @@ class Reading:
             except Exception as error:
                 self.problem = f"could not be drawn ({type(error).__name__}: {error}); please report this"
             tell()
-            pause = max(interval, (time.process_time() - begun) / self._shares.reading)
+            spent = 0.0 if unpaid else time.process_time() - begun  # the first times are those of loading
+            unpaid = unpaid and not self.vitals.steps
+            pause = max(interval, spent / self._shares.reading)
 
 
 def _written(directory: Path) -> int | None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from torchdoctor.console import Console
 from torchdoctor.report.dashboard import Dashboard
 from torchdoctor.view.opening import GIVEN_BACK, TAKEN, TERMINAL, Order
-from torchdoctor.view.panel import Panel, divide
+from torchdoctor.view.panel import RESCUE, Panel, divide
 from torchdoctor.view.reading import Reading
 
 FRAME_SECONDS = 1.0
@@ -24,7 +24,7 @@ class Owner(Protocol):
     """Who started us: may tell us to end, and is told who has the rows."""
 
     def wants_us(self) -> bool: ...
-    def answer(self, text: str) -> None: ...
+    def hears(self, text: str) -> bool: ...
 
 
 class Screen:
@@ -53,10 +53,14 @@ class Screen:
         try:
             if os.tcgetpgrp(self._file) != os.getpgid(self._order.owner):
                 return None
-            columns, height = os.get_terminal_size(self._file)
+            return divide(*self.size, self._order.rows, alone=self._order.alone)
         except OSError:
             return None
-        return divide(columns, height, self._order.rows, alone=self._order.alone)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows; OSError where the terminal is gone."""
+        return tuple(os.get_terminal_size(self._file))
 
     def write(self, text: str) -> None:
         """In one piece, so that nothing falls between; OSError where the terminal is gone."""
@@ -85,9 +89,8 @@ class View:
             return
         text = panel.draw(self._lines(reading, panel))
         if panel != self._panel:
-            if not self._owner.wants_us():
+            if not self._owner.wants_us() or not self._owner.hears(TAKEN):
                 return
-            self._owner.answer(TAKEN)
             text = panel.reserve() + text
         self._panel, self._drawn = panel, time.monotonic()
         self._screen.write(text)
@@ -106,8 +109,8 @@ class View:
     def close(self) -> None:
         if self._panel is not None:
             panel, self._panel = self._panel, None
-            self._screen.write(panel.release())
-            self._owner.answer(GIVEN_BACK)
+            self._screen.write(panel.release() if self._screen.size == (panel.columns, panel.height) else RESCUE)
+            self._owner.hears(GIVEN_BACK)
 
 
 def _device_of(stream: int) -> str:

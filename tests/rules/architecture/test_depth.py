@@ -190,6 +190,12 @@ class TestExploding:
         (said,) = found(self.recurrent(*self.jumping()), EXPLODING)
         assert said.first_step == 60 and "clip_grad_norm_" in (said.fix.code or "")
 
+    @pytest.mark.parametrize(("broken", "faulty"), [(np.inf, True), (np.nan, False)])
+    def test_an_overflow_is_a_jump_and_nan_alone_is_none(self, broken: float, faulty: bool) -> None:
+        norms, loss = np.full(STEPS, 0.5), np.full(STEPS, 0.7)
+        norms[60:], loss[60:] = broken, np.nan
+        assert bool(found(self.recurrent(norms, loss), EXPLODING)) is faulty
+
     @pytest.mark.parametrize(("slope", "end", "faulty"), [(900.0, 0.65, True), (900.0, 0.2, False), (1.0, 0.65, False)])
     def test_a_steep_start_from_which_the_loss_never_comes_away(
         self, slope: float, end: float, faulty: bool, monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,32 @@ def test_a_marked_turn_is_a_warning(scale: float) -> None:
     assert found.symptoms == ("train-down-validation-up",)
 
 
+def test_what_is_told_as_the_best_was_recorded() -> None:
+    steps, validation = range(50, 401, 50), np.array([1.856, 1.686, 1.83, 1.9, 2.0, 2.1, 2.12, 2.14])
+    builder = RunBuilder(401).scalar(LOSS_TRAIN, np.geomspace(2.3, 0.001, 401))
+    (found,) = findings(builder.scalar(LOSS_VALIDATION, validation, steps=steps).build(), NAME)
+    assert found.title.startswith("Validation loss has risen from 1.69 to 2.1") and found.title.endswith("step 100")
+    assert found.evidence[0].text.startswith("validation loss 1.69 at step 100")
+    assert found.evidence[1].text.startswith("training loss 0.345 there, 0.00104 at the end"), "as in the chart"
+    assert found.first_step == 100 and "keep the checkpoint of step 100" in found.fix.text
+
+
+def test_a_lone_low_pass_at_the_end_is_no_best_to_rise_from() -> None:
+    steps, validation = range(50, 1501, 50), U_TURN.copy()
+    validation[-2] = 0.7
+    builder = RunBuilder(1501).scalar(LOSS_TRAIN, np.geomspace(2.3, 0.001, 1501))
+    (found,) = findings(builder.scalar(LOSS_VALIDATION, validation, steps=steps).build(), NAME)
+    assert found.first_step == 500
+
+
+def test_a_lone_low_pass_on_the_way_down_is_no_onset() -> None:
+    steps, validation = range(50, 1501, 50), U_TURN.copy()
+    validation[2] = 0.6
+    builder = RunBuilder(1501).scalar(LOSS_TRAIN, np.geomspace(2.3, 0.001, 1501))
+    (found,) = findings(builder.scalar(LOSS_VALIDATION, validation, steps=steps).build(), NAME)
+    assert found.first_step == 500 and "keep the checkpoint of step 500" in found.fix.text
+
+
 def test_a_mild_turn_is_an_info() -> None:
     mild = np.concatenate([np.geomspace(2.3, 0.30, 12), np.linspace(0.31, 0.38, 12)])
     assert [f.severity for f in findings(course(mild, noise=0.003).build(), NAME)] == [Severity.INFO]

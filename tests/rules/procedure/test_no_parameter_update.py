@@ -9,6 +9,7 @@ from building import RunBuilder, findings
 from torchdoctor import signals
 from torchdoctor.facts import CallSiteFact, OrderFact, PhaseFact, WiringFact
 from torchdoctor.findings import Proof, RuledOut, Severity
+from torchdoctor.rules.procedure.no_parameter_update import _gradients_are_zero
 
 NAME = "no-parameter-update"
 SHAPES = {"0.weight": (32, 16), "0.bias": (32,), "2.weight": (4, 32)}
@@ -135,6 +136,12 @@ def test_zero_gradients_seen_by_a_closure_prove_nothing_alone() -> None:
         .fact(OrderFact("0", ["backward", "zero_grad", "step"], closure=True))
     )
     assert not findings(builder.build(), NAME)
+
+
+@pytest.mark.filterwarnings("error")
+def test_gradients_that_are_nan_are_not_called_zero() -> None:
+    assert not _gradients_are_zero(RunBuilder(100).scalar(signals.GRADIENT_GLOBAL_L2, np.nan).build())
+    assert _gradients_are_zero(RunBuilder(100).scalar(signals.GRADIENT_GLOBAL_L2, 0.0).build())
 
 
 def test_weights_that_all_change_rule_it_out() -> None:

@@ -42,6 +42,14 @@ def test_a_model_that_does_not_move_may_repeat() -> None:
     assert not findings(training([2.31] * 4).scalar(signals.LEARNING_RATE, 0.0, key="0.0").build(), NAME)
 
 
+def test_a_saturated_model_may_repeat() -> None:
+    """Softmax before the loss, driven to one answer: hardly a gradient is left, and momentum moves the weights on."""
+    gone = np.where(np.arange(400) < 80, 1.0, 1e-9)
+    assert not findings(training([1.2436] * 4).matrix(signals.GRADIENT_L2, {"fc.weight": gone}).build(), NAME)
+    trains = np.linspace(1.0, 0.01, 400)
+    assert findings(training([1.2436] * 4).matrix(signals.GRADIENT_L2, {"fc.weight": trains}).build(), NAME)
+
+
 def test_a_reference_scored_beside_the_model_is_fine() -> None:
     run = training([1.5] * 4).scalar(signals.LOSS_VALIDATION, [2.0, 1.0, 0.8, 0.7], key="test", steps=AT)
     assert not findings(run.build(), NAME)

@@ -10,7 +10,7 @@ import numpy as np
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.evaluating.forms import MULTILABEL, REGRESSION
 from torchdoctor.instruments.evaluating.judged import call
-from torchdoctor.instruments.result import new_figure
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, RED
 from torchdoctor.rules.curves import figure
 

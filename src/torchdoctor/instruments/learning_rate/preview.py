@@ -16,7 +16,9 @@ from torch.optim import SGD, Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
 from torchdoctor.rules.curves import figure
 
@@ -96,7 +98,7 @@ class SchedulePreview(Result):
             )
             drawing.update_layout(yaxis2={"title": "momentum", "overlaying": "y", "side": "right", "showgrid": False})
         if log:
-            drawing.update_layout(yaxis_type="log")
+            drawing.update_yaxes(LOG)
         return drawing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from torch import Tensor
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.learning_rate.curve import Sweep, band, trace
 from torchdoctor.instruments.learning_rate.trust import Doubt
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ HEADROOM = 1.5
 """Of the fall, above the start: what the picture shows of an explosion."""
 FLAT = 0.5
 """Of the loss: the least that counts as a fall in the picture, so that noise does not look like one."""
+ADVICE = re.compile(r"[;.] ")
+"""Before it a doubt says what was seen, behind it what to do: a title has room for the first."""
 WIDTH = 100
 """Of the text, in characters."""
 
@@ -137,15 +142,15 @@ class LearningRates(Result):
             return "No learning rate in this range moved the loss" if unmoved else "No learning rate made the loss fall"
         end = "had not diverged yet" if self.divergence is None else f"diverges at {self.divergence:.2g}"
         fastest = "hardly falls" if self.steepest is None else f"falls fastest at {self.steepest:.2g}"
-        title = f"Set {self.recommended:.2g}: the loss {fastest} and {end}"
-        return title if self.trusted else f"{title} (not to be trusted: {', '.join(d.name for d in self.doubts)})"
+        if not self.trusted:
+            return f"About {self.recommended:.2g}, with doubts: {ADVICE.split(self.warnings[0])[0]}"
+        return f"Set {self.recommended:.2g}: the loss {fastest} and {end}"
 
     def plot(self) -> Figure:
         start, lowest = self._levels()
         fall = max(start - lowest, FLAT * abs(start))
         ends = [lowest - 0.3 * fall, start + HEADROOM * fall]
-        axis = {"type": "log" if self.mode == "exponential" else "linear", "exponentformat": "power"}
-        chart = new_figure(self._title(), "learning rate", "loss", xaxis=axis)
+        chart = new_figure(self._title(), "learning rate", "loss", xaxis=LOG if self.mode == "exponential" else {})
         self._draw_losses(chart)
         for name, rate, colour, dash in (
             ("steepest descent", self.steepest, ORANGE, "dot"),

@@ -20,9 +20,11 @@ from torchdoctor.instruments.one_batch import one_batch, samples_in, tensors_in
 from torchdoctor.instruments.one_look.batch_inputs import input_problems, words_of_input
 from torchdoctor.instruments.one_look.batch_targets import IGNORED, Labels, read_labels, target_problems
 from torchdoctor.instruments.one_look.problems import Problem, Seen, see
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.subject import fields_of, split
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, ORANGE
 from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
@@ -97,7 +99,7 @@ class BatchReport(Result):
             panels.add_bar(x=keys, y=[self.labels.counts[k] for k in keys], marker_color=ORANGE, row=1, col=2)
         panels.update_xaxes(title_text="value", col=1)
         panels.update_xaxes(title_text="label", col=2)
-        panels.update_yaxes(title_text="elements", type="log", col=1)
+        panels.update_yaxes(LOG, title_text="elements", col=1)
         panels.update_yaxes(title_text="samples", col=2)
         panels.update_layout(chart.layout)
         return panels

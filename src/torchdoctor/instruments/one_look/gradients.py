@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, GREY, RED
 from torchdoctor.rules.architecture import exploding_gradients, vanishing_gradients
 from torchdoctor.rules.architecture.depth import EMBEDDINGS, Layer, Profile, hidden
@@ -157,7 +159,7 @@ class GradientSummary(Result):
             "vanishing": f"Gradients fall {figure(self.fall)}-fold towards the first layers",
             "exploding": f"Gradients grow {figure(1 / self.fall) if self.fall else ''}-fold towards the first layers",
         }.get(self.profile, f"Gradients of {len(shown)} parameters lie{spread}")
-        chart = new_figure(title, "parameter, first layer first", "gradient, root mean square", yaxis_type="log")
+        chart = new_figure(title, "parameter, first layer first", "gradient, root mean square", yaxis=LOG)
         bad = [p.state != OK for p in shown]
         chart.add_scatter(
             x=[p.name for p in shown],

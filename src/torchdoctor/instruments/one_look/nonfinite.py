@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.tables import table
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import ORANGE, RED
 from torchdoctor.signals import STATISTICS
 from torchdoctor.stats import summarize

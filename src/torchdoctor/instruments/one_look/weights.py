@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.one_look.histograms import COLLAPSED, KINDS, ORDINARY, SPARSE, Spread, read_spread
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, GREY, ORANGE, PURPLE, RED
 from torchdoctor.rules.architecture.bad_initialization_scale import LOUD
 from torchdoctor.rules.curves import figure
@@ -128,8 +130,8 @@ class WeightDistribution(Result):
             middles, widths = (layer.edges[1:] + layer.edges[:-1]) / 2, np.diff(layer.edges)
             colour = COLOURS.get(layer.kind, GREY)
             panels.add_bar(x=middles, y=layer.counts, width=widths, marker_color=colour, row=row, col=column)
-        panels.update_yaxes(type="log", title_text="elements", col=1)
-        panels.update_yaxes(type="log")
+        panels.update_yaxes(title_text="elements", col=1)
+        panels.update_yaxes(LOG)
         panels.update_xaxes(title_text="weight", row=rows)
         panels.update_layout(chart.layout, height=220 * rows + 120)
         return panels

@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 
 from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import one_batch, samples_in
 from torchdoctor.instruments.one_look.gradients import gradient_summary
@@ -41,10 +40,12 @@ from torchdoctor.instruments.overfitting.memorising import (
 )
 from torchdoctor.instruments.overfitting.scale import unscaled
 from torchdoctor.instruments.progress import progress_bar
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject, to_device
 from torchdoctor.instruments.tables import listed
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import mark_level, new_figure
 from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, RED
 from torchdoctor.rules.curves import figure
 
@@ -115,8 +116,7 @@ class OverfitResult(Result):
             title = f"One batch is not memorised: {self.reason.name if self.reason else 'the loss stays up'}"
         seen = [self.goal, *self.losses, *(v for attempt in self.attempts for v in attempt.losses)]
         positive = all(v > 0 for v in seen if math.isfinite(v))
-        scale = "log" if positive else "linear"
-        chart = new_figure(title, "step", "loss on the batch", yaxis_type=scale)
+        chart = new_figure(title, "step", "loss on the batch", yaxis=LOG if positive else {})
         for attempt in self.attempts:
             if attempt.losses is not self.losses:
                 name = f"{attempt.optimizer}, lr={attempt.lr:g}" if attempt.lr is not None else attempt.optimizer

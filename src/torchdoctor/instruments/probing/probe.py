@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from torchdoctor.attach.guard import unseen
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.marks import mark_place
 from torchdoctor.instruments.probing.data import Evidence, Task, read_evidence
 from torchdoctor.instruments.probing.learners import Score, neighbours, ridge
 from torchdoctor.instruments.progress import progress_bar
-from torchdoctor.instruments.result import Result, new_figure
+from torchdoctor.instruments.result import Result
+from torchdoctor.plots.figure import mark_place, new_figure
 from torchdoctor.plots.palette import BLUE, GREY, RED
 from torchdoctor.rules.curves import figure
 

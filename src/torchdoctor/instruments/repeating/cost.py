@@ -17,9 +17,10 @@ from torchdoctor.distributions.intervals import median_interval
 from torchdoctor.errors import UsageError
 from torchdoctor.instruments.progress import progress_bar
 from torchdoctor.instruments.repeating.determinism import CUBLAS, WORKSPACES, Determinism, Switches
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.tables import listed
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, ORANGE
 
 if TYPE_CHECKING:

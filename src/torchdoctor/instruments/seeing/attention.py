@@ -208,14 +208,24 @@ def _describe(attention: Attention, number: int, padded: Array | None) -> Head:
     fits = padded is not None and keys == len(padded)
     real = ~padded if fits and queries == keys and padded is not None else np.ones(queries, bool)
     real &= weights.sum(1) > 0.5
-    rows = weights[real]
+    rows, open_ = weights[real], _open_keys(attention.weights)[real]
     on_padding = float(rows[:, padded].sum(1).mean()) if fits and len(rows) and padded.any() else None  # type: ignore[union-attr]
-    pattern, share, token = _pattern(weights, real)
-    return Head(attention.layer, number, _entropy(rows), pattern, share, token, on_padding)
+    pattern, share, token = _pattern(weights, real, open_)
+    return Head(attention.layer, number, _entropy(rows, open_), pattern, share, token, on_padding)
 
 
-def _entropy(rows: Array) -> float:
-    open_ = (rows > 0).sum(1)
+def _open_keys(weights: Array) -> Array:
+    """How many keys each query may look at: those that some head does. Where all heads together look at one or two, the
+    others may be masked or weigh too little for the format: then all, up to the query where nobody looks ahead."""
+    seen = (weights > 0).any(0)
+    queries, keys = seen.shape
+    causal = queries == keys and not np.triu(seen, 1).any()
+    most = np.arange(1, queries + 1) if causal else np.full(queries, keys)
+    counts = seen.sum(1)
+    return np.where(counts <= 2, np.maximum(counts, most), counts)
+
+
+def _entropy(rows: Array, open_: Array) -> float:
     counted_ = open_ > 1
     if not counted_.any():
         return float("nan")
@@ -223,10 +233,10 @@ def _entropy(rows: Array) -> float:
     return float((-(rows * np.log(np.maximum(rows, 1e-30))).sum(1) / np.log(open_)).mean())
 
 
-def _pattern(weights: Array, real: Array) -> tuple[str | None, float | None, int | None]:
+def _pattern(weights: Array, real: Array, open_: Array) -> tuple[str | None, float | None, int | None]:
     queries, keys = weights.shape
     rows = weights[real]
-    choice = (rows > 0).sum(1) > 2  # who may look at one or two alone has no choice
+    choice = open_ > 2  # who may look at one or two alone has no choice
     if not len(rows) or not choice.any():
         return None, None, None
     if queries == keys:
@@ -240,7 +250,7 @@ def _pattern(weights: Array, real: Array) -> tuple[str | None, float | None, int
     column = rows[choice].mean(0)
     if column.max() > ONE:
         return ON_ONE, float(column.max()), int(column.argmax())
-    entropy = _entropy(rows[choice])
+    entropy = _entropy(rows[choice], open_[choice])
     return (EVENLY, entropy, None) if entropy > EVEN else (None, None, None)
 
 
@@ -253,9 +263,11 @@ def _title(heads: Sequence[Head], on_padding: float | None) -> str:
         )
     stuck = Counter(h.token for h in heads if h.pattern == ON_ONE)
     if stuck:
-        token, times = stuck.most_common(1)[0]
+        token, times = stuck.most_common(1)[0][0], stuck.total()
         look = "looks" if times == 1 else "look"
-        parts.append(f"{_of(times, heads)} {look} at position {token} alone")
+        where = f"position {token}" if len(stuck) == 1 else "one position"
+        most = "" if len(stuck) == 1 else f", most often at {token}"
+        parts.append(f"{_of(times, heads)} {look} at {where} alone{most}")
     for name in (ITSELF, BEFORE, AFTER):
         if kinds[name] > len(heads) / 4 or (kinds[name] and not parts):
             of = "each token itself" if name == ITSELF else f"the token {name.removeprefix('the one ')} each"

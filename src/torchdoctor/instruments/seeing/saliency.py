@@ -257,7 +257,7 @@ def _conclude(
     focus = find_focus(saliency, kind, names, padded if shown == main else None)
     share = f"{shown} holds {sizes[shown] / total:.0%} of the saliency of {len(parts)} inputs" if len(parts) > 1 else ""
     return Saliency(
-        title=_title(focus.text, output, saliency, share),
+        title=_title(focus.text, f"{output} of sample {sample}", saliency, share),
         sample=sample,
         method=wishes.method,
         output=output,
@@ -303,14 +303,16 @@ def _name_parts(values: Array, kind: str, wishes: Wishes, is_main: bool) -> list
     return columns or ([str(v) for v in values.ravel().tolist()] if kind == TOKENS else [])
 
 
-def _title(text: str, output: str, saliency: Array, share: str) -> str:
+def _title(text: str, followed: str, saliency: Array, share: str) -> str:
     if not np.isfinite(saliency).all():
-        return f"The gradient of {output} is not finite in {int((~np.isfinite(saliency)).sum()):,} places of the input"
+        return (
+            f"The gradient of {followed} is not finite in {int((~np.isfinite(saliency)).sum()):,} places of the input"
+        )
     if not text:
-        return f"Nothing in the input moves {output}: its gradient is 0 everywhere"
+        return f"Nothing in the input moves {followed}: its gradient is 0 everywhere"
     if share:
-        return f"{share}; within it {text[:1].lower()}{text[1:]}, for {output}"
-    return f"{text[:1].upper()}{text[1:]}, for {output}"
+        return f"{share}; within it {text[:1].lower()}{text[1:]}, for {followed}"
+    return f"{text[:1].upper()}{text[1:]}, for {followed}"
 
 
 def _notes(found: Attributed) -> list[str]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.result import new_figure
 from torchdoctor.instruments.tables import listed, table
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BAND, BLUE, RED
 from torchdoctor.report.text import count as counted
 from torchdoctor.rules.curves import figure
@@ -121,7 +122,7 @@ def draw(found: Skew) -> Figure:
             name=name,
             hovertemplate="%{text}<br>mean moved %{x:.2f} sd<br>spread x %{y:.3g}<extra></extra>",
         )
-    drawn.update_yaxes(type="log")
+    drawn.update_yaxes(LOG)
     return drawn
 
 

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from torchdoctor.errors import UnknownNameError, UsageError
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
 from torchdoctor.instruments.stability.pairs import PAIRS, Function, Inputs, Pair
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, RED
 from torchdoctor.rules.curves import figure
 
@@ -139,7 +141,7 @@ class Comparison(Result):
                 line={"color": colour, "dash": dash},
                 name=name,
             )
-        drawing.update_yaxes(type="log")
+        drawing.update_yaxes(LOG)
         drawing.update_xaxes(type="category")
         drawing.add_hline(WORST, line={"color": RED, "dash": "dot"}, annotation_text="NaN, infinite or all wrong")
         return drawing

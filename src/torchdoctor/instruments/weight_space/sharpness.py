@@ -21,18 +21,19 @@ from torchdoctor.errors import UsageError
 from torchdoctor.facts import LandscapeFact
 from torchdoctor.findings import Finding
 from torchdoctor.instruments.batches import first_batches
-from torchdoctor.instruments.marks import mark_level
 from torchdoctor.instruments.mismatch import explained
 from torchdoctor.instruments.one_batch import samples_in
 from torchdoctor.instruments.overfitting.loss_reading import floor_of_loss, read_loss
 from torchdoctor.instruments.progress import Advance, progress_bar
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
 from torchdoctor.instruments.state import untouched
 from torchdoctor.instruments.subject import StepFn, Subject
 from torchdoctor.instruments.tables import table
 from torchdoctor.instruments.weight_space.critical_point import NOISE, CriticalPoint, judge
 from torchdoctor.instruments.weight_space.hessian import Curvature, measure_curvature
 from torchdoctor.instruments.weight_space.surface import Surface, length_of
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import mark_level, new_figure
 from torchdoctor.plots.palette import BLUE, GREY
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.hyperparameters import plateau_or_saddle
@@ -158,7 +159,9 @@ class Sharpness(Result):
         finite = [r for r in self.rises if math.isfinite(r.mean)]
         title = f"{self.kind.capitalize()}: " if self.kind else ""
         title += _effect(finite[-1], self.loss) if finite else "any noise breaks the loss"
-        drawing = new_figure(title, "noise, as a share of each filter's norm", "rise of the loss")
+        drawing = new_figure(
+            title[:1].upper() + title[1:], "noise, as a share of each filter's norm", "rise of the loss"
+        )
         logarithmic = bool(finite) and all(r.mean > 0 for r in finite)
         drawing.add_scatter(
             x=[r.radius for r in finite],
@@ -173,8 +176,8 @@ class Sharpness(Result):
             name=f"mean and {self.confidence:.0%} interval",
         )
         if logarithmic:
-            drawing.update_xaxes(type="log")
-            drawing.update_yaxes(type="log")
+            drawing.update_xaxes(LOG, tickvals=[r.radius for r in finite])
+            drawing.update_yaxes(LOG)
         if self.loss > 0:
             mark_level(drawing, self.loss, "the loss doubles", GREY, "dot")
         return drawing

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchdoctor.errors import UsageError
-from torchdoctor.instruments.result import Result, new_figure, plain
+from torchdoctor.instruments.result import Result, plain
+from torchdoctor.plots.chart import LOG
+from torchdoctor.plots.figure import new_figure
 from torchdoctor.plots.palette import BLUE, GREY, RED
 from torchdoctor.rules.curves import figure
 
@@ -153,7 +155,7 @@ class Landscape(Result):
         drawing = new_figure(self.verdict, name, "loss")
         finite = self.line[np.isfinite(self.line)]
         if _is_wide(finite):
-            drawing.update_yaxes(type="log")
+            drawing.update_yaxes(LOG)
         drawing.add_scatter(x=self.x, y=plain(self.line), mode="lines+markers", line={"color": BLUE}, name="loss")
         marks = (0.0, 1.0) if self.joined else (0.0,)
         drawing.add_scatter(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from torchdoctor.lab.clipping.recorded import ALIKE, Cut, Recorded, cut_at
-from torchdoctor.plots.chart import Chart, axes, between, line
+from torchdoctor.lab.clipping.recorded import ALIKE, EXCEPTIONAL, Cut, Recorded, cut_at
+from torchdoctor.plots.chart import LOG, Chart, axes, between, line
 from torchdoctor.plots.layers import positive
 from torchdoctor.plots.palette import BAND, BLUE, GREEN, GREY, ORANGE, RED
 from torchdoctor.rules.curves import figure
-from torchdoctor.rules.norms import Norms
 
-EXCEPTIONAL = 0.1
-"""Share of cut steps up to which only exceptional ones are."""
+LEAST_TOLD = 0.001
+"""Share below which its number is not told."""
 GRID = 160
 """Thresholds that the curve of shares is drawn for."""
 
@@ -24,8 +23,8 @@ def draw_norms(recorded: Recorded, found: Cut) -> Chart:
     title = (
         f"No norm exceeds {figure(threshold)}"
         if not len(above)
-        else f"{len(above):,} of {len(trace):,} {'points' if trace.merged > 1 else 'recorded norms'} exceed "
-        f"{figure(threshold)}, the largest by a factor of {figure(float(np.nanmax(high)) / threshold)}"
+        else f"{percent(found.share)} of the steps have a norm above {figure(threshold)}, the largest "
+        f"{figure(float(np.nanmax(high)) / threshold)} times it"
     )
     chart = Chart("clip-norms", title, layout=axes("step", "norm of all gradients", log=True))
     if trace.merged > 1:
@@ -50,14 +49,14 @@ def draw_norms(recorded: Recorded, found: Cut) -> Chart:
     return chart
 
 
-def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
+def draw_shares(recorded: Recorded, found: Cut) -> Chart:
     low, high = recorded.span
     grid = np.geomspace(10.0**low, 10.0**high, GRID)
     share, kept = cut_at(recorded, grid)
     cut_ = percent(found.share)
     title = f"At {figure(found.threshold)}, {cut_} of the steps are cut and {found.kept:.0%} of the way is left"
     chart = Chart("clip-shares", title, layout=axes("threshold", "share", hovermode="closest"))
-    chart.layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
+    chart.layout["xaxis"] |= LOG
     chart.layout["yaxis"] |= {"range": [-0.02, 1.05], "tickformat": ".0%"}
     band = {"type": "rect", "xref": "paper", "x0": 0, "x1": 1, "y0": 0, "y1": EXCEPTIONAL, "fillcolor": BAND}
     note = {"text": "cuts the exceptional only", "xref": "paper", "x": 0, "y": EXCEPTIONAL, "xanchor": "left"}
@@ -67,7 +66,7 @@ def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
     chart.data.append(line("of the way kept", grid, kept, BLUE))
     for name, value, colour, dash in (
         ("chosen", found.threshold, RED, "dash"),
-        ("suggested", norms.recommended, ORANGE, "dot"),
+        ("suggested", recorded.suggested, ORANGE, "dot"),
         ("in use", recorded.in_use, GREY, "dot"),
     ):
         if value:
@@ -79,4 +78,7 @@ def draw_shares(recorded: Recorded, norms: Norms, found: Cut) -> Chart:
 
 
 def percent(share: float) -> str:
+    """At most one digit behind the point, and nothing that is there is none."""
+    if 0 < share < LEAST_TOLD:
+        return f"less than {LEAST_TOLD:.1%}"
     return f"{share:.1%}" if share < EXCEPTIONAL else f"{share:.0%}"

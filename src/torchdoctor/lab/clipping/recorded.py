@@ -9,13 +9,15 @@ from pathlib import PurePath
 
 import numpy as np
 
+from torchdoctor.plots.chart import tell_when
 from torchdoctor.report.text import clean
 from torchdoctor.rules import movement
 from torchdoctor.rules.curves import Floats
 from torchdoctor.rules.hyperparameters.clipping_too_tight import FAR_BELOW
 from torchdoctor.rules.norms import Norms, read_norms
 from torchdoctor.run import HISTORY_ROWS, Run, Trace
-from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD, GRADIENT_GLOBAL_L2
+from torchdoctor.signals import CLIP_NORM, CLIP_THRESHOLD
+from torchdoctor.summary import gradient_norm
 
 PARTS = 256
 """Looks that a merged row is taken for, at most: up to half a million of them one spike then counts as one."""
@@ -23,6 +25,12 @@ ALIKE = 1e-6
 """Share by which a norm that a script has clipped may lie above its own threshold."""
 DIGITS = 2
 """Of a threshold's logarithm: a step of it is 2 %."""
+EXCEPTIONAL = 0.1
+"""Share of cut steps up to which only exceptional ones are."""
+HIGH = 0.95
+"""Share of the steps that a suggestion for the whole run leaves alone."""
+LEAST = float(np.finfo(np.float32).tiny)
+"""Below it a norm is what rounding has left of none."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,19 @@ class Recorded:
         return read_norms(norms[np.minimum(at, len(norms) - 1)])
 
     @cached_property
+    def suggested(self) -> float | None:
+        """A threshold that cuts the exceptional steps of the whole run and no others; None where there is none. Where
+        the norms fall, that of the second half cuts much of the first."""
+        norms = self.norms
+        assert norms is not None  # read gives none else
+        tried = [norms.recommended]
+        if norms.recommended < LEAST:
+            return None
+        if norms.trend != "falling":  # the first steps, which it leaves out, count here
+            tried.append(float(f"{self.quantile(HIGH):.2g}"))
+        return next((t for t in tried if t >= LEAST and cut(self, t).share <= EXCEPTIONAL), None)
+
+    @cached_property
     def looks(self) -> int:
         """Norms that were recorded, as far as is known."""
         return min(len(self.trace) * self.trace.merged, max(self.steps, 1))
@@ -114,6 +135,11 @@ class Recorded:
     def broken(self) -> int:
         """Rows whose norm was NaN or Inf."""
         return int((~np.isfinite(self.trace.values)).sum())
+
+    @cached_property
+    def broke(self) -> str:
+        """When the norm was NaN or Inf; nothing where it never was."""
+        return tell_when(self.trace, ~np.isfinite(self.trace.values))
 
     @cached_property
     def span(self) -> tuple[float, float]:
@@ -142,8 +168,7 @@ def read(run: Run) -> Recorded | None:
     norm, threshold = run.scalar(CLIP_NORM), run.scalar(CLIP_THRESHOLD)
     before = bool(len(norm)) and bool(len(threshold))
     if not before:
-        keys = run.keys(GRADIENT_GLOBAL_L2)
-        norm = max((run.scalar(GRADIENT_GLOBAL_L2, key) for key in keys), key=len, default=Trace.empty())
+        norm = gradient_norm(run)
     used = threshold.values[np.isfinite(threshold.values) & (threshold.values > 0)] if before else ()
     argv = run.info.get("argv")
     script = clean(PurePath(str(argv[0])).name) if isinstance(argv, list) and argv else "train.py"

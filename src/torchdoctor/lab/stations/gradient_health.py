@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from torchdoctor.lab.figures import draw_losses, learned, tell_stuck
+from torchdoctor.lab.figures import draw_losses, learned, mark_zeros, tell_stuck
 from torchdoctor.lab.health import judge
 from torchdoctor.lab.station import Choices, Pick, Preset, Scale, Shown, Station, Switch
 from torchdoctor.plots.chart import Chart, axes, band, line
@@ -140,24 +140,26 @@ def draw_gradients(start: Mapping[str, Any], end: Mapping[str, Any], trained: bo
     )
     last = values[-1]
     if np.isfinite(last):
-        shape, note = band(last / EVEN, last * EVEN, f"within {EVEN:g} times the last layer's")
+        shape, note = band(last / EVEN, last * EVEN, f"within {EVEN:g} times the last layer's", "left")
         chart.layout |= {"shapes": [shape], "annotations": [note]}
     if trained:
         before = positive(np.array(start["gradient"], float))
         chart.data.append(line("before training", names, before, BLUE, dash="dot", width=1.5, mode="lines+markers"))
     chart.data.append(line("after training" if trained else "gradient", names, values, BLUE, mode="lines+markers"))
+    mark_zeros(chart, names, np.array(end["gradient"], float))
     chart.layout["xaxis"] |= {"type": "category"}
     return chart
 
 
 def draw_signal(seen: Mapping[str, Any]) -> Chart:
-    size, spread = (positive(np.array(seen[key], float)) for key in ("size", "spread"))
+    size, spread = (np.array(seen[key], float) for key in ("size", "spread"))
     names = _names(len(size) + 1)[:-1]
     chart = Chart("lab-signal", _signal_title(size, spread), layout=axes("layer", "size of the outputs", log=True))
     shape, note = band(0.1, 10.0, "usual: 0.1 to 10")
     chart.layout |= {"shapes": [shape], "annotations": [note]}
-    chart.data.append(line("size (root mean square)", names, size, ORANGE, mode="lines+markers"))
-    chart.data.append(line("change from sample to sample", names, spread, GREEN, mode="lines+markers"))
+    chart.data.append(line("size (root mean square)", names, positive(size), ORANGE, mode="lines+markers"))
+    chart.data.append(line("change from sample to sample", names, positive(spread), GREEN, mode="lines+markers"))
+    mark_zeros(chart, names, size, spread)
     chart.layout["xaxis"] |= {"type": "category"}
     return chart
 
@@ -168,6 +170,8 @@ def draw_units(seen: Mapping[str, Any], activation: str) -> Chart:
     worst = int(np.argmax(np.maximum(dead, flat)))
     if max(dead.max(), flat.max()) < 0.01:
         title = f"No unit is dead and no output saturated ({ACTIVATIONS[activation]})"
+    elif (dead == 1).all():
+        title = "Every unit of every layer is zero for every sample"
     elif dead.max() >= flat.max():
         title = f"{dead.max():.0%} of the units of layer {names[worst]} are zero for every sample"
     else:
@@ -182,12 +186,17 @@ def draw_units(seen: Mapping[str, Any], activation: str) -> Chart:
 
 def _gradient_title(seen: Mapping[str, Any]) -> str:
     first, last = seen["gradient"][0], seen["gradient"][-1]
+    if not any(seen["gradient"]):
+        return "The gradient is zero in every layer"
     return f"Gradient of the first layer {figure(first)}, of the last {figure(last)}"
 
 
 def _signal_title(size: Floats, spread: Floats) -> str:
-    if not np.isfinite(size).all():
-        return "The signal dies or overflows on its way"
+    for fault, is_so in (("overflows", ~np.isfinite(size)), ("is zero", size == 0)):
+        if is_so.all():
+            return f"The signal {fault} in every layer"
+        if is_so.any():
+            return f"The signal {fault} from layer {int(np.argmax(is_so)) + 1} on"
     if not spread[-1] * EVEN >= spread[0]:
         return "What the network puts out hardly depends on its input any more"
     return f"Outputs: {figure(float(size[0]))} in the first layer, {figure(float(size[-1]))} in the last"

@@ -11,7 +11,7 @@ import numpy as np
 from torchdoctor.lab.figures import HIGHEST, STEP, percent, visible
 from torchdoctor.lab.rates import RATE, STEPS, best_of, judge, tried
 from torchdoctor.lab.station import Choices, Frames, Moving, Pick, Preset, Scale, Shown, Station
-from torchdoctor.plots.chart import Chart, axes, line
+from torchdoctor.plots.chart import LOG, Chart, axes, line
 from torchdoctor.plots.layers import positive
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, HEAT, ORANGE, RED
 from torchdoctor.rules.curves import figure
@@ -241,7 +241,7 @@ def draw_sweep(choices: Choices, found: Mapping[str, Any]) -> Chart:
     rim |= {"y": np.full(int(gone.sum()), HIGHEST * start), "marker": {"symbol": "x", "size": 8, "color": RED}}
     if gone.any():
         chart.data.append(rim | {"hovertemplate": "%{x:.2g} diverges<extra></extra>"})
-    chart.layout["xaxis"] |= {"type": "log", "exponentformat": "power"}
+    chart.layout["xaxis"] |= LOG
     edge = edge_of(choices, found)
     known = ends[~gone]
     span = [max(float(known.min(initial=start)), floor), HIGHEST * start if gone.any() else float(known.max())]

@@ -37,6 +37,7 @@ CAUSES = {
 }
 UNJUDGED = "small"
 PLAIN_KINDS = ("ordinary", UNJUDGED)
+LONG_TAILS = "longer tails than usual, but no giants"
 HILLS = "lab-hills"
 GUESS = math.log(8)
 """Loss of a constant guess among the classes."""
@@ -188,12 +189,19 @@ def tell(last: Mapping[str, Any], growth: float) -> str:
 
 
 def _judged(last: Mapping[str, Any]) -> str:
-    """The layers that have enough weights for a shape; which have not, is said."""
+    """The layers that have enough weights for a shape, and the usual one; which have not, is said."""
     small = [name for name, look in last.items() if look["kind"] == UNJUDGED]
-    if not small:
+    long = [name for name, look in last.items() if _has_long_tails(look)]
+    said = [f"the {_listed(small, 0)} {'is' if len(small) == 1 else 'are'} too small to judge"] * bool(small)
+    said += [f"the {_listed(long, 0)} {'has' if len(long) == 1 else 'have'} {LONG_TAILS}"] * bool(long)
+    if not said:
         return f"all {len(last)} layers"
-    verb = "is" if len(small) == 1 else "are"
-    return f"{len(last) - len(small)} of {len(last)} layers (the {_listed(small, len(last))} {verb} too small to judge)"
+    return f"{len(last) - len(small) - len(long)} of {len(last)} layers ({', '.join(said)})"
+
+
+def _has_long_tails(look: Mapping[str, Any]) -> bool:
+    """Flat as heavy tails are, but without the giants that the rules ask for."""
+    return bool(look["kind"] == "ordinary" and look["peaked"] < HEAVY)
 
 
 def _name(look: Mapping[str, Any]) -> str:
@@ -251,6 +259,8 @@ def _histogram_title(name: str, look: Mapping[str, Any]) -> str:
     kind = {"ordinary": "usual shape"}.get(look["kind"], _name(look))
     if look["kind"] == "ordinary" and look["peaked"] > TWO_VALUED:
         kind = "nearly all of one size"
+    if _has_long_tails(look):
+        kind = LONG_TAILS
     size = f", typically {figure(look['rms'])}" if look["rms"] > 0 else ""
     return f"{which}: {kind}{size}"
 
@@ -262,7 +272,7 @@ def draw_peakedness(found: Mapping[str, Any]) -> Chart:
     ends = [float(v[-1]) for v in known if len(v)]
     title = "There is no spread to measure"
     if ends:
-        words = "heavy tails" if min(ends) < HEAVY else "nearly one size" if max(ends) > TWO_VALUED else "as usual"
+        words = _tell_peakedness(dict(zip(found["layers"], found["seen"][-1], strict=True)), ends)
         low, high = f"{min(ends):.2f}", f"{max(ends):.2f}"
         title = f"Mean magnitude over root mean square ends at {low}{f' to {high}' * (low != high)}: {words}"
     chart = Chart("lab-peakedness", title, layout=axes(STEP, "mean |w| / rms"))
@@ -272,6 +282,16 @@ def draw_peakedness(found: Mapping[str, Any]) -> Chart:
         chart.data.append(line(_called(name), found["looks"], values, LINES[name]))
     chart.layout["yaxis"] |= {"range": [0, 1.05]}
     return chart
+
+
+def _tell_peakedness(last: Mapping[str, Any], ends: Sequence[float]) -> str:
+    """In the words of the histograms beside it."""
+    heavy = [name for name, look in last.items() if look["kind"] == "heavy-tailed"]
+    if heavy:
+        return f"heavy tails in {'' if len(heavy) == len(last) else 'the '}{_listed(heavy, len(last))}"
+    if min(ends) < HEAVY:
+        return LONG_TAILS
+    return "nearly one size" if max(ends) > TWO_VALUED else "as usual"
 
 
 def draw_norms(found: Mapping[str, Any]) -> Chart:

@@ -57,7 +57,7 @@ from torchdoctor.rules.architecture.recurrence import applications, unrolled
 from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.places import call_places, receiver
 from torchdoctor.rules.rule import Rule
-from torchdoctor.run import Run
+from torchdoctor.run import Run, Trace
 from torchdoctor.signals import ACTIVATION, CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO, WEIGHT_L2
 
 RULE = Rule(
@@ -281,10 +281,18 @@ def _jump(run: Run) -> Jump | None:
         usual = float(np.median(values[:i]))
         if values[i] >= JUMP * usual > 0 and _was_calm(run, int(norms.steps[i])):
             return Jump(int(norms.steps[i]), float(values[i]), usual, norms)
-    broke = norms.broke_at
+    broke = _overflowed_at(run)
     if broke is not None and int((norms.steps < broke).sum()) >= MIN_HISTORY and _was_calm(run, broke):
         return Jump(broke, float("inf"), float(np.median(values[norms.steps < broke])), norms)
     return None
+
+
+def _overflowed_at(run: Run) -> int | None:
+    """The first look whose norm is infinite. NaN has other causes, too: a batch with NaN in it, the root of zero."""
+    keys = run.keys(GRADIENT_GLOBAL_L2)
+    trace = run.scalar(GRADIENT_GLOBAL_L2, keys[0]) if len(keys) == 1 else Trace.empty()
+    rows = np.flatnonzero(np.isinf(trace.high))
+    return int(trace.steps[rows[0]]) if len(rows) else None
 
 
 def _was_calm(run: Run, step: int) -> bool:

@@ -18,8 +18,9 @@ at least three of them after the onset, a rise beyond three times the scatter fr
 that went on falling. How much of the whole gain was given back decides: a quarter of it (or 15 %, if the loss is
 also half again its best) is a warning, and so is a rise by a fifth where nearly all training samples are right and
 validation accuracy lies 25 points below; less is an info, since mild overfitting after the best checkpoint harms nobody
-who keeps that checkpoint. Of numbers, a training loss under 5 % of validation's is a warning too, turn or no turn,
-where validation has stopped above 30 % of a constant guess.
+who keeps that checkpoint. What is told as the best, and as the checkpoint to keep, is the lowest recorded loss at the
+onset; a single lower one elsewhere is taken for luck. Of numbers, a training loss under 5 % of validation's is a
+warning too, turn or no turn, where validation has stopped above 30 % of a constant guess.
 
 ## How to fix it
 In this order: more data, or more of it by augmentation; weight decay; dropout; a smaller model. And keep the best
@@ -58,6 +59,8 @@ RULE = Rule(
     fallback=True,
 )
 
+SMOOTHED = 3
+"""Passes that decide together where validation is lowest."""
 LEAST_PASSES = 5
 LEAST_AFTER_ONSET = 3
 BEYOND_SCATTER = 3.0
@@ -81,17 +84,20 @@ STILL_FALLING = 0.1
 """Fall of validation over the last half, relative, that is still progress."""
 FELL_ON = 0.9
 """Training loss at the end over that at the onset."""
+AROUND = 5
+"""Training losses whose median is told as the loss at a step: more would tell of another stretch of a steep curve."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Where validation turned, and how far it went."""
+    """Where validation turned, and how far it went, by smoothed losses; the best pass as it was recorded."""
 
-    onset: int
     best: float
     end: float
     given_back: float
-    train_at_onset: float
+    best_step: int
+    best_recorded: float
+    train_at_best: float
     train_at_end: float
 
     @property
@@ -125,15 +131,18 @@ def detect(run: Run) -> Iterator[Finding]:
     yield RULE.finding(
         severity=Severity.WARNING if marked else Severity.INFO,
         confidence=0.85 if marked else 0.7,
-        title=f"Validation loss has risen from {figure(turn.best)} to {figure(turn.end)} since step {turn.onset}",
+        title=(
+            f"Validation loss has risen from {figure(turn.best_recorded)} to {figure(turn.end)} "
+            f"since step {turn.best_step}"
+        ),
         summary=(
-            f"Training loss went on falling, from {figure(turn.train_at_onset)} to {figure(turn.train_at_end)}, while "
-            f"validation loss gave {turn.given_back:.0%} of its gain back. From step {turn.onset} on the model learns "
-            "the training samples by heart."
+            f"Training loss went on falling, from {figure(turn.train_at_best)} to {figure(turn.train_at_end)}, while "
+            f"validation loss gave {turn.given_back:.0%} of its gain back. From step {turn.best_step} on the model "
+            "learns the training samples by heart."
         ),
         fix=_fix(run, turn),
         evidence=_evidence(turn, losses, validation, accuracy),
-        first_step=turn.onset,
+        first_step=turn.best_step,
         last_step=int(validation.steps[-1]),
         symptoms=("train-down-validation-up",),
     )
@@ -198,7 +207,7 @@ def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | N
     """The lowest point of the validation loss, if it rose for good after it while training went on falling."""
     if len(validation) < LEAST_PASSES or len(losses) < 2 * LEAST_PASSES:
         return None
-    level_V = curves.smooth(validation.values, 3)
+    level_V = curves.smooth(validation.values, SMOOTHED)
     low = int(np.argmin(level_V))
     after = level_V[low + 1 :]
     if len(after) < LEAST_AFTER_ONSET:
@@ -207,17 +216,26 @@ def find_turn(losses: Curve, validation: Curve, guess: float | None) -> Turn | N
     scatter = curves.noise(validation.values)
     if end - best <= max(BEYOND_SCATTER * scatter, WORTH_TELLING * abs(best)) or not _stays_up(after, best):
         return None
-    onset = int(validation.steps[low])
-    around = losses.steps <= onset
-    before, later = losses.values[around], losses.values[~around]
-    if len(before) < 3 or len(later) < 3:
+    after_onset = int((losses.steps > validation.steps[low]).sum())
+    if len(losses) - after_onset < 3 or after_onset < 3:
         return None
-    width = max(3, len(later) // LEAST_PASSES)
-    at_onset, at_end = float(np.median(before[-width:])), float(np.median(later[-width:]))
+    width = max(3, after_onset // LEAST_PASSES)
+    at_onset, at_end = _level_at(losses, int(validation.steps[low]), width), float(np.median(losses.values[-width:]))
     if at_onset - at_end <= (1 - FELL_ON) * abs(at_onset):
         return None
     start = max(float(validation.values[0]), float(np.median(losses.values[:3])), guess or -np.inf)
-    return Turn(onset, best, end, (end - best) / max(start - best, end - best), at_onset, at_end)
+    given_back = (end - best) / max(start - best, end - best)
+    around = max(0, low - SMOOTHED // 2)  # one lucky pass elsewhere is no onset
+    lowest = around + int(np.argmin(validation.values[around : low + SMOOTHED // 2 + 1]))
+    step, recorded = int(validation.steps[lowest]), float(validation.values[lowest])
+    fell = _level_at(losses, step, AROUND), float(np.median(losses.values[-AROUND:]))
+    return Turn(best, end, given_back, step, recorded, *(fell if fell[0] > fell[1] else (at_onset, at_end)))
+
+
+def _level_at(losses: Curve, step: int, width: int) -> float:
+    """The median of so many losses up to a step; the first one where that has none before it."""
+    until = max(1, int(np.searchsorted(losses.steps, step, side="right")))
+    return float(np.median(losses.values[max(0, until - width) : until]))
 
 
 def _stays_up(after: curves.Floats, best: float) -> bool:
@@ -229,17 +247,17 @@ def _stays_up(after: curves.Floats, best: float) -> bool:
 
 def _evidence(turn: Turn, losses: Curve, validation: Curve, accuracy: Curve) -> Iterator[Evidence]:
     yield Evidence(
-        f"validation loss {figure(turn.best)} at step {turn.onset}, {figure(turn.end)} at the end",
+        f"validation loss {figure(turn.best_recorded)} at step {turn.best_step}, {figure(turn.end)} at the end",
         LOSS_VALIDATION.name,
         turn.end,
-        turn.best,
+        turn.best_recorded,
         curves.spark(validation.values),
     )
     yield Evidence(
-        f"training loss {figure(turn.train_at_onset)} there, {figure(turn.train_at_end)} at the end",
+        f"training loss {figure(turn.train_at_best)} there, {figure(turn.train_at_end)} at the end",
         LOSS_TRAIN.name,
         turn.train_at_end,
-        FELL_ON * turn.train_at_onset,
+        FELL_ON * turn.train_at_best,
         curves.spark(curves.blocks(losses.values, 40)),
     )
     if len(accuracy) >= LEAST_PASSES:
@@ -251,7 +269,7 @@ def _evidence(turn: Turn, losses: Curve, validation: Curve, accuracy: Curve) -> 
 
 def _fix(run: Run, turn: Turn | None) -> Fix:
     decays = [float(run.scalar(WEIGHT_DECAY, k).values.max(initial=0.0)) for k in run.keys(WEIGHT_DECAY)]
-    keep = f"; keep the checkpoint of step {turn.onset}" if turn is not None else ""
+    keep = f"; keep the checkpoint of step {turn.best_step}" if turn is not None else ""
     if max(decays, default=0.0) > 0:
         return Fix(
             f"More data or augmentation; stronger dropout{keep}.",

@@ -124,7 +124,7 @@ def _nothing_clipped(run: Run) -> Reason | None:
     """Clipping always sees a norm of zero, and the gradients are not zero."""
     norms = run.scalar(CLIP_NORM)
     applied = [run.scalar(GRADIENT_GLOBAL_L2, key) for key in run.keys(GRADIENT_GLOBAL_L2)]
-    largest = max((float(np.nanmax(t.high)) for t in applied if len(t)), default=0.0)
+    largest = max((float(np.max(t.high, initial=0.0, where=~np.isnan(t.high))) for t in applied), default=0.0)
     if len(norms) * norms.merged < LEAST_LOOKS or np.any(norms.high != 0) or not largest > 0:
         return None
     return Reason(

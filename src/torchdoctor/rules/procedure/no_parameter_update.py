@@ -118,7 +118,7 @@ def _rates_are_zero(run: Run) -> bool:
 
 def _gradients_are_zero(run: Run) -> bool:
     traces = [run.scalar(GRADIENT_GLOBAL_L2, key) for key in run.keys(GRADIENT_GLOBAL_L2)]
-    return bool(traces) and all(len(t) >= MIN_UPDATES and np.nanmax(np.abs(t.high)) == 0 for t in traces)
+    return bool(traces) and all(len(t) >= MIN_UPDATES and bool((t.high == 0).all()) for t in traces)
 
 
 def _reason(run: Run, phase: PhaseFact, rateless: bool, cleared: bool, gradientless: bool) -> Reason:

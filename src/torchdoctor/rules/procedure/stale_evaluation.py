@@ -14,8 +14,9 @@ early stopping, schedules and the choice of the best checkpoint that rest on it 
 ## How it is detected
 The loss of each validation is compared with the one before it, exactly. At least three in a row must be equal, most of
 all validations must belong to such a row, and the parameters must have changed in between: their updates, added up,
-come to 1e-4 of their size, which no loss survives unchanged in 24 bits of precision. What is zero, or a share of at
-most 256 samples, may stand still by chance and does not count; nor do equal values of different folds.
+come to 1e-4 of their size, which no loss survives unchanged in 24 bits of precision. Where hardly a gradient is left
+the outputs are saturated and stand still by themselves. What is zero, or a share of at most 256 samples, may stand
+still by chance and does not count; nor do equal values of different folds.
 
 ## How to fix it
 Evaluate the object that the optimizer trains, or bring the copy up to date right before each evaluation
@@ -44,7 +45,14 @@ from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.rules.stages import all_stages
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACCURACY_VALIDATION, LEARNING_RATE, LOSS_TRAIN, LOSS_VALIDATION, UPDATE_RATIO
+from torchdoctor.signals import (
+    ACCURACY_VALIDATION,
+    GRADIENT_L2,
+    LEARNING_RATE,
+    LOSS_TRAIN,
+    LOSS_VALIDATION,
+    UPDATE_RATIO,
+)
 
 RULE = Rule(
     code="T016",
@@ -74,6 +82,8 @@ SHARE = 0.5
 """Of all validations: a stale stretch at a phase of its own (a last evaluation repeated) is not the run."""
 MOVED = 1e-4
 """Updates added up, relative to the weights: 1,000 times the precision of a float32 loss."""
+SATURATED = 1e-6
+"""Largest gradient of a step over the largest of the run: what a float32 sum of the two would not show."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         worst = max(stale, key=lambda r: r.count)
         moved = _moved(run, worst.first, worst.last)
         within = [a <= worst.first and worst.last <= b for a, b in all_stages(run)] or [True]
-        if moved is not None and moved >= MOVED and any(within) and not is_a_share(worst.value):
+        told = moved is not None and moved >= MOVED and any(within) and not is_a_share(worst.value)
+        if told and not _is_saturated(run, worst.first, worst.last):
             yield _finding(run, worst, moved)
     elif rows and all(r is not None and r.count == 1 and r.of >= REPEATS for r in rows):
         count = sum(r.of for r in rows if r is not None)
@@ -137,6 +148,18 @@ def _moved(run: Run, first: int, last: int) -> float | None:
     losses = [run.scalar(LOSS_TRAIN, key).between(first, last).values for key in loss_keys(run)]
     spread = [float(np.ptp(v[np.isfinite(v)])) / max(abs(float(np.nanmean(v))), 1e-12) for v in losses if len(v) > 1]
     return max(spread, default=None) if wiring is not None else None
+
+
+def _is_saturated(run: Run, first: int, last: int) -> bool:
+    """Whether hardly a gradient is left: outputs stand still then, whatever momentum and decay do to the weights."""
+    whole = run.matrix(GRADIENT_L2)
+    if not len(whole.between(first, last)):
+        return False
+    of_run, of_row = (
+        np.where(np.isfinite(trace.values), trace.values, 0.0).max(axis=1, initial=0.0)
+        for trace in (whole, whole.between(first, last))
+    )
+    return bool(np.median(of_row) <= SATURATED * of_run.max())
 
 
 def _finding(run: Run, row: Repeats, moved: float) -> Finding:

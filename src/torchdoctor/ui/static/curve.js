@@ -30,7 +30,8 @@
   function draw(chart) {
     const place = placeOf(chart);
     place.setAttribute("aria-label", [chart.title, ...(chart.layout.annotations ?? []).map((note) => note.text)].join("; "));
-    Plotly.react(place, chart.data, charting.dressed(chart, place.clientWidth), charting.config);
+    const fitting = marking.fit(chart, place);
+    Plotly.react(place, fitting.data, charting.dressed(fitting, place.clientWidth), charting.config);
   }
 
   function show(found, isFirst) {
@@ -59,6 +60,6 @@
     return `/api/lab/curves/${form.dataset.name}?${query}`;
   }, show);
   for (const box of [marks, twin]) box?.addEventListener("change", ask);
-  charting.dark.addEventListener("change", () => drawn.forEach(draw));
+  for (const query of [charting.dark, marking.narrow]) query.addEventListener("change", () => drawn.forEach(draw));
   document.addEventListener("DOMContentLoaded", ask); /* by then Plotly's script has run */
 })();

@@ -16,6 +16,7 @@
   const frame = document.getElementById("frame");
   const moment = document.getElementById("moment");
   const still = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const KEPT = "#7F7F7F";
   const PAUSE = 60; /* milliseconds that a slider may go on moving */
   const FILM = 6000; /* milliseconds that a film takes, with at least FASTEST for a frame */
   const FASTEST = 50;
@@ -222,14 +223,18 @@
     point(place);
   }
 
-  /* Of the result that was kept: its curves in grey, without what fills areas. */
+  /* Of the result that was kept: its curves in grey, without what fills areas, and the outlines of its bars. */
   function behind(chart) {
     const old = kept?.charts.find((each) => each.name === chart.name);
-    const curves = (old?.data ?? []).filter((trace) => trace.type === "scatter" && trace.showlegend !== false && !trace.fill);
-    return curves.map((trace) => ({
+    const drawn = (old?.data ?? []).filter((trace) => trace.showlegend !== false && !trace.fill);
+    const curves = drawn.filter((trace) => trace.type === "scatter").map((trace) => ({
       ...trace, name: `kept: ${trace.name}`, opacity: 0.7,
-      line: { ...trace.line, color: "#7F7F7F" }, marker: { ...trace.marker, color: "#7F7F7F" },
+      line: { ...trace.line, color: KEPT }, marker: { ...trace.marker, color: KEPT },
     }));
+    const outlines = drawn.filter((trace) => trace.type === "bar" && trace.orientation !== "h").map(({ name, x, y }, number) => ({
+      type: "scatter", mode: "lines", name: `kept: ${name}`, x, y, line: { color: KEPT, width: 1.5, shape: "hvh", dash: ["solid", "dot"][number % 2] },
+    }));
+    return [...curves, ...outlines];
   }
 
   controls.addEventListener("input", () => changed(PAUSE));

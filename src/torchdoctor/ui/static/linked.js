@@ -26,7 +26,10 @@ const linked = (zoomed) => {
     ...charting.config, doubleClick: false,
     modeBarButtonsToRemove: [...charting.config.modeBarButtonsToRemove, "zoomIn2d", "zoomOut2d", "resetScale2d"],
   };
+  const LEAST = 2; /* steps: a closer look shows nothing more */
   const drawn = new Map(); /* place -> chart */
+  const extents = new Map(); /* place -> the first and the last step that it has */
+  const keyed = new WeakSet(); /* places that listen to keys */
   const whole = new Map(); /* place -> the same over all steps, as it was last given */
   const due = new Map(); /* place -> what to call when it is drawn: charts that wait for their turn */
   const spoken = document.getElementById("spoken");
@@ -105,18 +108,35 @@ const linked = (zoomed) => {
     place.setAttribute("aria-label", chart.title);
     place.classList.toggle("tall", Boolean(chart.tall));
     await Plotly.react(place, chart.data, layoutOf(place, chart), overSteps(chart) ? OVER_STEPS : charting.config);
+    if (range === null && overSteps(chart)) extents.set(place, extentOf(place));
     listen(place);
     showCursor(place);
   }
 
+  function extentOf(place) {
+    let [low, high] = [Infinity, -Infinity];
+    for (const trace of place._fullData ?? []) {
+      for (const step of trace.x ?? []) {
+        if (step < low) low = step;
+        if (step > high) high = step;
+      }
+    }
+    return low <= high ? [low, high] : null;
+  }
+
   function listen(place) {
-    if (!overSteps(drawn.get(place)) || place.querySelector(":scope > .cursor")) return;
+    const steps = overSteps(drawn.get(place));
+    if (!steps && !speaking.lines(place).length) return;
+    if (!keyed.has(place)) place.addEventListener("keydown", (event) => press(event, place));
+    keyed.add(place);
+    place.tabIndex = 0;
+    place.setAttribute("role", "application");
+    place.setAttribute("aria-roledescription", steps ? "chart over steps" : "chart");
+    place.setAttribute("aria-description", steps ? "arrow keys move the cursor, plus and minus zoom, 0 shows all, S saves a picture" : "arrow keys tell its values, S saves a picture");
+    if (!steps || place.querySelector(":scope > .cursor")) return;
     const line = document.createElement("div");
     line.className = "cursor";
     place.append(line);
-    place.tabIndex = 0;
-    place.setAttribute("role", "application");
-    place.setAttribute("aria-roledescription", "chart over steps; arrow keys move the cursor, plus and minus zoom, 0 shows all");
     place.on("plotly_hover", (event) => moveCursor(event.xvals?.[0] ?? event.points[0].x));
     place.on("plotly_unhover", () => moveCursor(null));
     place.on("plotly_relayout", (change) => {
@@ -125,7 +145,6 @@ const linked = (zoomed) => {
       else if (Array.isArray(change["xaxis.range"])) zoom(change["xaxis.range"].map(Number), place, true);
     });
     place.on("plotly_doubleclick", () => zoom(null, place));
-    place.addEventListener("keydown", (event) => press(event, place));
   }
 
   function moveCursor(step) {
@@ -166,47 +185,60 @@ const linked = (zoomed) => {
 
   function press(event, place) {
     const axis = place._fullLayout?.xaxis;
-    if (!axis || event.ctrlKey || event.metaKey || event.altKey) return;
-    const [low, high] = range ?? axis.range.map(Number);
-    const width = high - low;
-    const moves = { ArrowLeft: -0.01, ArrowRight: 0.01, PageUp: -0.1, PageDown: 0.1 };
-    if (event.key in moves) {
-      const from = cursor ?? low + width / 2;
-      moveCursor(Math.round(Math.min(high, Math.max(low, from + Math.sign(moves[event.key]) * Math.max(1, Math.abs(moves[event.key]) * width)))));
-      say(place);
-    } else if (event.key === "Home" || event.key === "End") {
-      moveCursor(Math.round(event.key === "Home" ? Math.max(0, low) : high));
-      say(place);
-    } else if (event.key === "+" || event.key === "-") {
-      const middle = cursor ?? low + width / 2;
-      const half = (width / 2) * (event.key === "+" ? 0.5 : 2);
-      zoom([middle - half, middle + half], place);
-    } else if (event.key === "0" || event.key === "Escape") {
-      zoom(null, place);
-    } else {
+    if (!drawn.has(place) || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "s" || event.key === "S") {
+      Plotly.downloadImage(place, { format: "png", filename: drawn.get(place).name });
+    } else if (!overSteps(drawn.get(place))) {
+      const told = speaking.walk(place, event.key);
+      if (told === null) return;
+      say(told);
+    } else if (!axis || !pressOverSteps(event.key, place, range ?? extents.get(place) ?? axis.range.map(Number))) {
       return;
     }
     event.preventDefault();
   }
 
-  /* The values nearest to the cursor, for those who hear the page. */
-  function say(place) {
-    if (!spoken || cursor === null) return;
-    const told = [];
-    for (const trace of place._fullData ?? []) {
-      if (!trace.x?.length || trace.type !== "scatter" || trace.showlegend === false) continue;
-      let best = 0;
-      for (let i = 1; i < trace.x.length; i += 1) {
-        if (Math.abs(trace.x[i] - cursor) < Math.abs(trace.x[best] - cursor)) best = i;
-      }
-      if (Number.isFinite(trace.y[best])) told.push(`${trace.name} ${Number(trace.y[best]).toPrecision(3)}`);
+  /* Whether the key was for the chart. */
+  function pressOverSteps(key, place, [low, high]) {
+    const width = high - low;
+    const moves = { ArrowLeft: -0.01, ArrowRight: 0.01, PageUp: -0.1, PageDown: 0.1, Home: -Infinity, End: Infinity };
+    const middle = cursor ?? low + width / 2;
+    if (key in moves) {
+      const to = middle + Math.sign(moves[key]) * Math.max(1, Math.abs(moves[key]) * width);
+      moveCursor(Math.round(Math.min(high, Math.max(low, to))));
+      say(`step ${cursor}: ${speaking.atStep(place, cursor)}`);
+    } else if (key === "+") {
+      show(within([low, high], middle, Math.min(width, Math.max(LEAST, width / 2))), place);
+    } else if (key === "-") {
+      const all = extents.get(place) ?? [-Infinity, Infinity];
+      show(2 * width < all[1] - all[0] ? within(all, middle, 2 * width) : null, place);
+    } else if (key === "0" || key === "Escape") {
+      show(null, place);
+    } else {
+      return false;
     }
-    spoken.textContent = `step ${cursor}: ${told.slice(0, 8).join(", ")}`;
+    return true;
+  }
+
+  /* So many steps around one, moved inside those that there are. */
+  function within([first, last], middle, width) {
+    const low = Math.min(Math.max(middle - width / 2, first), last - width);
+    return [low, low + width];
+  }
+
+  function show(wanted, place) {
+    zoom(wanted, place);
+    const [low, high] = wanted ?? extents.get(place) ?? [];
+    if (low !== undefined) say(`${wanted ? "steps" : "all steps,"} ${Math.round(low)} to ${Math.round(high)}`);
+  }
+
+  function say(text) {
+    if (spoken) spoken.textContent = text;
   }
 
   function forget(place) {
     due.get(place)?.();
-    for (const held of [whole, near, far, due]) held.delete(place);
+    for (const held of [whole, near, far, due, extents]) held.delete(place);
     seen.unobserve(place);
     if (!drawn.delete(place)) return;
     delete place.dataset.drawn;

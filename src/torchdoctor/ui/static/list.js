@@ -6,14 +6,26 @@
   const compare = document.getElementById("compare");
   const told = document.getElementById("told");
   const chosen = [];
+  const texts = new WeakMap();
   let failures = 0;
   let asking = false;
+
+  /* What is shown of a run, and what is shown on pointing at it; rows are replaced, never changed. */
+  function textOf(row) {
+    let text = texts.get(row);
+    if (text === undefined) {
+      const pointed = [...row.querySelectorAll("[title]")].map((part) => part.title);
+      text = [row.textContent, ...pointed].join(" ").toLowerCase();
+      texts.set(row, text);
+    }
+    return text;
+  }
 
   function filter() {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
     for (const row of rows.rows) {
-      const text = row.textContent.toLowerCase();
+      const text = textOf(row);
       row.hidden = !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }

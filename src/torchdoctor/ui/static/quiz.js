@@ -15,7 +15,8 @@
 
   function draw(chart) {
     shown = chart;
-    Plotly.react(place, chart.data, charting.dressed(chart, place.clientWidth), charting.config);
+    const fitting = marking.fit(chart, place);
+    Plotly.react(place, fitting.data, charting.dressed(fitting, place.clientWidth), charting.config);
   }
 
   async function ask() {
@@ -78,6 +79,6 @@
     if (button) { event.preventDefault(); choose(button); }
   });
   next.addEventListener("click", ask);
-  charting.dark.addEventListener("change", () => shown && draw(shown));
+  for (const query of [charting.dark, marking.narrow]) query.addEventListener("change", () => shown && draw(shown));
   document.addEventListener("DOMContentLoaded", ask); /* by then Plotly's script has run */
 })();

@@ -19,7 +19,7 @@
   let failures = 0;
   let asking = false;
   let timer = 0;
-  let first = true;
+  let first = true; /* no verdict came yet: what stands when the page is opened is no news */
 
   const link = linked((range) => {
     for (const [place, chart] of link.drawn) {
@@ -85,7 +85,7 @@
     for (const [name, html] of Object.entries(found.parts ?? {})) renew(page.querySelector(`[data-part=${name}]`), html);
     if (found.tags) tags = Object.values(found.tags);
     if (found.parts) page.querySelectorAll(".after").forEach((section) => { section.hidden = false; });
-    announce(found.heard ?? []);
+    if (found.heard) announce(found.heard);
     if (found.parts) requestAnimationFrame(() => setTimeout(plotly.load)); /* when that is painted */
   }
 
@@ -93,7 +93,7 @@
     const fresh = lines.filter((line) => !heard.has(line.replace(/[\d.,%]+/g, "#")));
     lines.forEach((line) => heard.add(line.replace(/[\d.,%]+/g, "#")));
     if (fresh.length && !first) spoken.textContent = `New finding. ${fresh.join(". ")}`;
-    if (lines.length || live === false) first = false;
+    first = false;
   }
 
   function paint(charts, range) {

@@ -1,12 +1,33 @@
-"""A line across a figure with its name beside it, at the right place on a logarithmic axis too."""
+"""Plotly figures of what instruments measure, in the style of the charts of runs."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torchdoctor.errors import UsageError
+from torchdoctor.plots.chart import dressed, fold
+from torchdoctor.plots.palette import inked
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+
+def new_figure(title: str, x: str, y: str, **layout: Any) -> Figure:
+    """An empty one; `title` says what is to be seen."""
+    try:
+        from plotly.graph_objects import Figure
+    except ImportError as error:
+        raise UsageError("a plot needs plotly: pip install plotly") from error
+    figure = Figure(layout=dressed("light"))
+    return figure.update_layout(title_text=fold(title), xaxis_title=x, yaxis_title=y, **layout)
+
+
+def themed(figure: Figure, theme: str) -> Figure:
+    """The same in a theme's inks."""
+    plain = figure.to_plotly_json()
+    drawn = type(figure)(data=inked(plain["data"], theme), layout=inked(plain["layout"], theme))
+    return drawn.update_layout({name: part for name, part in dressed(theme).items() if name != "margin"})
 
 
 def mark_level(chart: Figure, value: float, text: str, colour: str, dash: str = "dash") -> None:
