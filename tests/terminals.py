@@ -46,7 +46,7 @@ class Terminal:
         self.inner = inner
         self.seen = ""
         variables = {**os.environ, "TERM": "xterm-256color", "OMP_NUM_THREADS": "1", **environment}
-        for name in ("COLUMNS", "LINES", "NO_COLOR"):
+        for name in ("COLUMNS", "LINES", "NO_COLOR", "PYTHONUNBUFFERED"):
             variables.pop(name, None)
         command = command or [sys.executable, "-m", "torchdoctor", *words]
         self.process = subprocess.Popen(

@@ -127,7 +127,8 @@ def test_the_list_has_verdicts_and_curves_and_searches(look: Any, scheme: str) -
     row = opened.page.locator("tr", has_text="missing-zero-grad")
     row.locator("polyline").first.wait_for()
     opened.page.fill("#search", "missing-zero")
-    assert "1 of" in opened.page.inner_text("#told") and row.is_visible()
+    opened.page.locator("#told", has_text="1 of").wait_for()
+    assert row.is_visible()
     assert not opened.page.locator("tr", has=opened.page.get_by_text("well", exact=True)).is_visible()
     for typed in ("--lr", "0.1", "--lr 0.1", "WELL", "60 steps", "diagnoses"):
         opened.page.fill("#search", typed)

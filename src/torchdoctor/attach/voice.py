@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from torchdoctor.findings import Finding
 
-CLEAR_LINE = "\r\x1b[2K"
-"""Wipes what a progress bar has drawn on the terminal's current line; the bar draws itself again."""
+REST_OF_LINE = "\x1b[K"
 
 
 def say(text: str) -> None:
@@ -27,7 +27,7 @@ def say(text: str) -> None:
         elif _bars_are_drawn():
             sys.modules["tqdm"].tqdm.write(line, file=stream)
         else:
-            stream.write(f"{CLEAR_LINE if stream.isatty() else ''}{line}\n")
+            stream.write(f"{_own_line(stream)}{line}\n")
         stream.flush()
 
 
@@ -43,6 +43,17 @@ def point_to_view(directory: Path) -> None:
     stream = sys.__stderr__
     if stream is not None and stream.isatty():
         say(f"to watch it, in another terminal: {shlex.join(['torchdoctor', 'top', str(directory)])}")
+
+
+def _own_line(stream: TextIO) -> str:
+    """What leads to a line of our own on a terminal whose cursor may stand behind something, such as the first half of
+    a line that is still being printed: nothing of it is wiped. As many blanks as the terminal has columns end on the
+    next row, unless they began on an empty one, which they then fill to its end without leaving it."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return ""
+    return f"{' ' * columns}\r{REST_OF_LINE}" if columns else ""
 
 
 def _one_line(text: str) -> str:

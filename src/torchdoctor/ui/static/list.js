@@ -61,7 +61,7 @@
       const found = await answer.json();
       if (found.html !== undefined) renew(found);
       rows.dataset.pending = found.pending ? "yes" : "";
-      if (failures) told.textContent = "";
+      if (failures) filter(); /* says what it said before the failure */
       failures = 0;
     } catch (error) {
       failures += 1;
