@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages bench-live-view clean
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages bench-live-view bench-faults bench-suites clean
 
 setup: .setup-base
 setup-test: .setup-test
@@ -51,6 +51,12 @@ bench-pages: .setup-test .setup-bench
 
 bench-live-view: .setup-base
 	$(BIN)/python benchmarks/live_view.py --write $(BENCH)
+
+bench-faults: .setup-test
+	$(BIN)/python benchmarks/faults/run.py --write $(BENCH)
+
+bench-suites: .setup-base
+	$(BIN)/python benchmarks/suites/run.py --write $(BENCH)
 
 clean:
 	rm -rf $(VENV) .setup-* build dist
