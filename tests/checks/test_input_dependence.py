@@ -167,3 +167,33 @@ def test_a_batch_that_is_handed_over_whole(kind: Any, leaks: bool) -> None:
     program = Program(Whole(leaks), batches, more={"step_fn": step})
     assert program.outcome(NAME).passed
     assert program.outcome("sample-leakage").passed is not leaks
+
+
+class Deep(nn.Module):
+    """Blocks in a row, with or without skip connections."""
+
+    def __init__(self, skips: bool, depth: int = 24) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(32, 32) for _ in range(depth))
+        self.first, self.head, self.skips = nn.Linear(12, 32), nn.Linear(32, 4), skips
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = torch.relu(block(x)) + (x if self.skips else 0)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_deep_stack_that_loses_the_samples_is_not_ok(skips: bool) -> None:
+    program = HEALTHY["mlp"]()
+    program.model, program.optimizer = Deep(skips), None
+    outcome = program.outcome(NAME)
+    assert outcome.passed is skips, outcome.text
+
+
+def test_outputs_as_alike_as_the_inputs_are_ok() -> None:
+    program = HEALTHY["mlp"]()
+    x, y = program.train.dataset.tensors
+    program.train = loader(1 + 1e-3 * x, y)
+    assert program.outcome(NAME).passed

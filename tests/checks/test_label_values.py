@@ -398,3 +398,42 @@ def test_targets_of_the_inputs_shape_that_hold_nan() -> None:
     y[::17] = float("nan")
     outcome = Program(nn.Conv1d(1, 1, 1), loader(x, y), nn.MSELoss()).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "nan-in-targets"
+
+
+def padded(program: Program, longest: int = 12) -> Program:
+    """The decoder's sequences with zeros from a random length on."""
+    x, y = tensors(program)
+    lengths = torch.randint(1, longest // 2, (len(y), 1))
+    y[torch.arange(y.shape[1]) >= lengths] = 0
+    program.train = loader(x, y)
+    return program
+
+
+def test_padding_that_counts_as_targets() -> None:
+    outcome = padded(HEALTHY["decoder"]()).outcome(NAME)
+    assert outcome.passed is False and outcome.severity is Severity.WARNING and "padding" in outcome.text
+    assert outcome.figures["share"] > 0.5 and outcome.fix is not None and "ignore_index=0" in (outcome.fix.code or "")
+
+
+@pytest.mark.parametrize("how", ["ignored", "masked", "weighted"])
+def test_padding_that_is_left_out(how: str) -> None:
+    program = padded(HEALTHY["decoder"]())
+
+    def loss(scores: Tensor, target: Tensor) -> Tensor:
+        scores, target = scores.flatten(0, 1), target.flatten()
+        if how == "ignored":
+            return nn.functional.cross_entropy(scores, target, ignore_index=0)
+        if how == "weighted":
+            weight = torch.ones(scores.shape[1])
+            weight[0] = 0
+            return nn.functional.cross_entropy(scores, target, weight=weight)
+        each = nn.functional.cross_entropy(scores, target, reduction="none")
+        return (each * (target != 0)).sum() / (target != 0).sum()
+
+    program.loss_fn = loss
+    outcome = program.outcome(NAME)
+    assert outcome.passed and ("not examined" in outcome.text) is (how != "ignored")
+
+
+def test_the_most_frequent_class_of_positions_is_named() -> None:
+    assert "% of them class" in HEALTHY["decoder"]().outcome(NAME).text

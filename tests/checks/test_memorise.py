@@ -165,3 +165,12 @@ def test_targets_that_are_not_scaled_are_told_once(rate: float | None) -> None:
     causes = {f.name: f.consequence_of for f in made.findings()}
     assert causes.pop("unnormalized-inputs") is None
     assert causes == ({"learning-rate-too-high": "unnormalized-inputs"} if rate else {})
+
+
+def test_a_deep_stack_that_collapses_is_a_warning() -> None:
+    torch.manual_seed(0)
+    blocks = [m for _ in range(30) for m in (nn.Linear(16, 16), nn.ReLU())]
+    program = HEALTHY["mlp"]()
+    program.model = nn.Sequential(nn.Linear(12, 16), *blocks, nn.Linear(16, 4))
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.severity is not Severity.INFO, outcome.text

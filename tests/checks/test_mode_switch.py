@@ -265,3 +265,46 @@ def test_modules_are_named_with_their_kind() -> None:
     program = HEALTHY["cnn"]()
     program.model.eval()
     assert "1 (BatchNorm2d) would not work" in program.outcome(NAME).text
+
+
+class KeepsEval(nn.Module):
+    """Its train() leaves the parts of some kind in eval mode."""
+
+    def __init__(self, model: nn.Module, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.model, self.kind = model, kind
+
+    def train(self, mode: bool = True) -> KeepsEval:
+        super().train(mode)
+        for module in self.modules():
+            if isinstance(module, self.kind):
+                module.training = False
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)
+
+
+def test_a_train_override_that_keeps_new_batch_norm_in_eval_mode() -> None:
+    program = HEALTHY["cnn"]()
+    program.model = KeepsEval(program.model, nn.BatchNorm2d).train()
+    outcome = program.outcome(NAME)
+    assert outcome.passed is False and outcome.diagnosis == "eval-mode-in-training"
+    assert "model.1" in outcome.text
+
+
+def test_batch_norm_kept_in_eval_mode_with_statistics_is_named_as_that() -> None:
+    """As in fine-tuning: the check passes, and counts no layer that the mode does not change."""
+    program = HEALTHY["cnn"]()
+    program.model[1].running_mean += 0.5  # type: ignore[index,operator,union-attr]
+    program.model = KeepsEval(program.model, nn.BatchNorm2d).train()
+    outcome = program.outcome(NAME)
+    assert outcome.passed and outcome.figures["norms"] == 0 and "1 normalisation layer in eval mode" in outcome.text
+
+
+def test_dropout_that_never_runs_is_not_counted() -> None:
+    program = HEALTHY["mlp"]()
+    program.model = Guarded(program.model)
+    program.model.unused = nn.Dropout(0.3)
+    outcome = program.outcome(NAME)
+    assert outcome.passed and outcome.figures["dropouts"] == 1 and "not at all" in outcome.text

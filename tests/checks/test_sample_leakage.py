@@ -21,6 +21,13 @@ def test_batch_norm_is_said() -> None:
     assert outcome.passed and "batch norm" in outcome.text
 
 
+def test_batch_norm_that_stays_in_eval_mode_shares_nothing() -> None:
+    program = HEALTHY["cnn"]()
+    program.model[1].eval()  # type: ignore[index]
+    outcome = program.outcome(NAME)
+    assert outcome.passed and "share" not in outcome.text
+
+
 def _sequences() -> tuple[Tensor, Tensor]:
     torch.manual_seed(0)
     x = torch.randint(0, 20, (96, 9))

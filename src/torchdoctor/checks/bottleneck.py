@@ -110,6 +110,8 @@ def _nothing(bench: Bench) -> str | None:
     elif any(data) and False not in data:
         said.append(f"{sum(map(bool, data))} of {len(data)} data checks pass, the others could not be made")
     learned, cost = bench.outcomes.get(MEMORISE), bench.outcomes.get(COST)
+    if learned is not None and learned.passed is False and learned.diagnosis is None:
+        return f"No cause is proved, but mend this: {_ended(_shortened(learned.text))}"
     if learned is not None and learned.passed:
         steps = learned.figures.get("steps")
         said.append(f"one batch is learned by heart{f' in {steps} updates' if steps else ''}")

@@ -29,6 +29,10 @@ UPDATES = 3
 """After which a last layer, or a gate, that starts at zero lets the inputs through."""
 SHUFFLED, ZEROED, NOISE = "shuffled", "zeroed", "noise"
 WORDS = {SHUFFLED: "with the samples exchanged", ZEROED: "with zeros instead", NOISE: "with noise instead"}
+WEAK = 0.05
+"""Change of the outputs, over their size, when samples are exchanged; new networks of usual depth show 0.3 and more."""
+LOST = 0.1
+"""The same over the change of the inputs: samples that are alike may well give outputs that are alike."""
 FEW = 2
 """Different values of an input of whole numbers that is a mask or a flag."""
 
@@ -53,8 +57,48 @@ def perform(bench: Bench) -> Outcome:
     ignored = _ignored(bench, batch, inputs, count, _targets(bench))
     if ignored:
         return _left_out(bench, inputs, ignored)
+    apart = _inputs_apart(inputs, changed, count)
+    if _hardly(moved, apart):
+        _learn(bench, batch)
+        moved = _moves(bench, batch, inputs, changed, count)
+        if _hardly(moved, apart):
+            return _weak(moved, apart)
     said = ", ".join(f"{moved[name]:.0%} {words}" for name, words in WORDS.items() if name in moved)
-    return passed(f"they change by {said}", **moved)
+    exchanged = "" if SHUFFLED in moved else "; whether they tell samples apart was not examined"
+    return passed(f"they change by {said}{exchanged}", **moved)
+
+
+def _hardly(moved: dict[str, float], apart: float | None) -> bool:
+    """Return whether samples whose inputs differ give nearly the same outputs."""
+    exchanged = moved.get(SHUFFLED)
+    return exchanged is not None and exchanged < WEAK and (apart is None or exchanged < LOST * apart)
+
+
+def _inputs_apart(inputs: list[Tensor], numbers: list[int], count: int) -> float | None:
+    """By how much of their size the real-valued inputs change when samples are exchanged."""
+    pairs = []
+    for tensor in (inputs[n] for n in numbers):
+        dims = sample_dims(tensor, count)
+        if tensor.is_floating_point() and dims:
+            pairs.append((tensor, tensor.roll(1, dims[0])))
+    return max((_distance([one], [other]) for one, other in pairs), default=None)
+
+
+def _weak(moved: dict[str, float], apart: float | None) -> Outcome:
+    beside = f", while the inputs differ by {apart:.0%}" if apart is not None else ""
+    return failed(
+        f"the outputs hardly tell samples apart: exchanging the samples changes them by {moved[SHUFFLED]:.1%}{beside} "
+        f"(less than {WEAK:.0%}, after {UPDATES} small updates too)",
+        None,
+        Fix(
+            "Follow one batch through the layers: a deep stack without skip connections loses the samples step by "
+            "step, and so do weights that start too small.",
+            "print(x.std(0).mean() / x.std())  # after each block: where it nears 0 the samples are lost",
+        ),
+        severity=Severity.INFO,
+        proven=False,
+        **moved,
+    )
 
 
 def _depends(moved: dict[str, float]) -> bool:

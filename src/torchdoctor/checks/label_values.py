@@ -1,4 +1,4 @@
-"""Labels fit the loss, targets are finite and of a size that can be reached, and no class drowns the others."""
+"""Labels fit the loss, targets are finite and of a size that can be reached, and classes are balanced or handled."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from torchdoctor.checks.data.balance import (
     labels_of,
 )
 from torchdoctor.checks.data.contamination import contaminated
+from torchdoctor.checks.data.positions import Positions, judge_padding, positions_of
 from torchdoctor.checks.data.sources import Source, target_of
 from torchdoctor.checks.model.looks import Look, Looks, looks_of, targets_of
 from torchdoctor.checks.model.records import found, outcome_of, record_of, worst_of
@@ -38,7 +39,7 @@ from torchdoctor.run import Run
 
 CHECK = Check(
     name="label-values",
-    asks="labels fit the loss, and no class drowns the others",
+    asks="labels fit the loss",
     part=DATA,
     order=20,
     diagnoses=("invalid-labels", "nan-in-targets", "class-imbalance", "unnormalized-inputs"),
@@ -58,15 +59,17 @@ def perform(bench: Bench) -> Outcome:
     judged = worst_of(_judge_finite(bench, looks, source), misfit)
     if looks.error is not None:
         return judged or skipped(f"the training step fails: {type(looks.error).__name__}: {looks.error}"[:240])
+    positions = positions_of(bench, looks) if labels is None else None
     judged = worst_of(
         judged,
+        judge_padding(positions),
         _judge_ignored(looks),
         _judge_all_labels(bench, looks, run),
         judge_balance(labels, run),
         judge_many(bench, looks, source, run),
         _judge_numbers(bench, looks, run),
     )
-    return judged or _pass(labels, run)
+    return judged or _pass(labels, positions, run)
 
 
 # -- NaN -----------------------------------------------------------------------------------------
@@ -211,12 +214,12 @@ def _outputs_reach(looks: Looks, size: float) -> bool:
 # -- well --------------------------------------------------------------------------------------------
 
 
-def _pass(labels: Labels | None, run: Run) -> Outcome:
-    said = list(_described(labels, run))
+def _pass(labels: Labels | None, positions: Positions | None, run: Run) -> Outcome:
+    said = list(_described(labels, positions, run))
     return passed("; ".join(said)) if said else skipped("no target that could be judged was found")
 
 
-def _described(labels: Labels | None, run: Run) -> Iterator[str]:
+def _described(labels: Labels | None, positions: Positions | None, run: Run) -> Iterator[str]:
     calls = baseline.loss_calls(run)
     if labels is not None:
         counts = labels.counts
@@ -231,6 +234,7 @@ def _described(labels: Labels | None, run: Run) -> Iterator[str]:
         yield f"targets of {calls[-1].function} from {figure(low)} to {figure(high)}"
         if calls[-1].classes is not None:
             yield f"{calls[-1].classes} classes"
+            yield str(positions) if positions is not None else "how often each class occurs was not examined"
     else:
         spread = baseline.targets(run)
         if spread is not None:

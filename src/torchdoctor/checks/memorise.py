@@ -142,11 +142,11 @@ def _collapsed(result: OverfitResult, figures: dict[str, Any]) -> Outcome:
         "every sample, though they depend on the inputs before it",
         None,
         Fix(
-            "Weigh what keeps the code simple (the divergence of a VAE, a penalty) less at the beginning; where units "
-            "die, lower the rate.",
+            "Look for what loses the samples on the way: many layers without skip connections, units that die at this "
+            "learning rate, or a penalty (e.g. a VAE's KL term) that weighs too much early in training.",
             LOOK_CLOSER,
         ),
-        severity=Severity.INFO,
+        severity=Severity.WARNING if result.floor_known and result.guess is not None else Severity.INFO,
         evidence=_evidence(result),
         proven=False,
         **figures,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from torch import nn
-
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.check import MODEL, Check, Outcome, failed, passed, skipped
 from torchdoctor.checks.model.mode_calls import ModeCall
 from torchdoctor.checks.model.mode_gap import judge_gap
-from torchdoctor.checks.model.mode_modules import Sensitive, judge_settings, sensitive_of
+from torchdoctor.checks.model.mode_modules import Sensitive, StepModes, judge_settings, sensitive_of
 from torchdoctor.checks.model.mode_passes import ModelCall, Pass
 from torchdoctor.checks.model.records import worst_of
 from torchdoctor.checks.repeats.module_trace import Call, first_difference, mark_of
@@ -35,37 +31,38 @@ def perform(bench: Bench) -> Outcome:
     if not bench.train:
         return skipped("there is no batch to look at")
     modules = sensitive_of(bench.model)
-    outcome = judge_settings(bench, modules) or _left_in_eval(bench, modules)
+    outcome = judge_settings(bench, modules)  # before a step, which counts in the running statistics
+    if outcome is not None:
+        return outcome
+    modes = StepModes.of(bench, modules)
+    outcome = _left_in_eval(bench, modes) or _never_switched(modes)
     if outcome is not None:
         return outcome
     call = ModelCall.of_step(bench)
     if call is None:
         return skipped("the step does not call the model as a module")
     outcome = _in_eval(bench, call) or worst_of(judge_gap(bench, call), _in_training(bench, modules, call))
-    if outcome is not None:
-        return outcome
-    dropouts, norms = (sum(m.drops is drops for m in modules) for drops in (True, False))
-    parts = [f"{n} {word} layer{'s' * (n != 1)}" for n, word in ((dropouts, "dropout"), (norms, "batch-norm")) if n]
-    told = f"; the mode switches {' and '.join(parts)}" if parts else "; there is no dropout and no batch-norm layer"
-    return passed(f"two passes in eval mode are equal to the bit{told}", dropouts=dropouts, norms=norms)
+    return outcome or _pass(modes)
 
 
-def _left_in_eval(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
-    """The mode that the model has when the step calls it, whoever set it."""
-    seen: list[tuple[bool, list[Sensitive]]] = []
+def _pass(modes: StepModes) -> Outcome:
+    groups = ((modes.active, "in train mode"), (modes.silent, "in eval mode"), (modes.unused, "not at all"))
+    calls = [f"{_counted(modules)} {how}" for modules, how in groups if modules]
+    told = f"the training step calls {', '.join(calls)}" if calls else "no layer depends on the mode"
+    dropouts, norms = (sum(m.drops is drops for m in modes.active) for drops in (True, False))
+    return passed(f"two passes in eval mode are equal to the bit; {told}", dropouts=dropouts, norms=norms)
 
-    def note(module: nn.Module, _args: Any) -> None:
-        still = [m for m in modules if not m.module.training and not m.is_frozen]
-        seen.append((module.training or any(m.module.training for m in modules), still))
 
-    handle = bench.subject.called.register_forward_pre_hook(note)
-    try:
-        bench.subject.loss(bench.train[0])
-    finally:
-        handle.remove()
-    if not seen or any(training for training, _ in seen) or not seen[-1][1]:
+def _counted(modules: list[Sensitive]) -> str:
+    counts = {"dropout": sum(m.drops for m in modules), "normalisation": sum(not m.drops for m in modules)}
+    return " and ".join(f"{n} {kind} layer{'s' * (n != 1)}" for kind, n in counts.items() if n)
+
+
+def _left_in_eval(bench: Bench, modes: StepModes) -> Outcome | None:
+    """Find a model that is in eval mode as a whole when the step calls it, whoever set it."""
+    silent = [m for m in modes.silent if not m.is_frozen]
+    if modes.root_trains is not False or modes.active or not silent:
         return None
-    silent = seen[-1][1]
     norms = any(not m.drops for m in silent)
     library = hasattr(type(bench.model), "from_pretrained")
     return failed(
@@ -76,6 +73,28 @@ def _left_in_eval(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
         severity=Severity.INFO if library else Severity.ERROR if norms else Severity.WARNING,
         where=tuple(Place(module=m.name) for m in silent[:SHOWN]),
         silent=len(silent),
+    )
+
+
+def _never_switched(modes: StepModes) -> Outcome | None:
+    """Find batch norm that stays in eval mode in training, although it has no statistics that it could use."""
+    idle = [m for m in modes.silent if not m.drops and not m.is_frozen and m.has_initial_statistics]
+    if not idle:
+        return None
+    names = listed(list(map(str, idle)), SHOWN)
+    return failed(
+        f"{len(idle)} batch-norm layer{'s stay' if len(idle) > 1 else ' stays'} in eval mode in the training step, "
+        f"with running statistics that are still their start (mean 0, variance 1): {names} normalise"
+        f"{'s' * (len(idle) == 1)} nothing",
+        "eval-mode-in-training",
+        Fix(
+            "Let these layers follow the model's mode: look for a train() that is overridden, or for eval() on parts "
+            "of the model.",
+            "model.train()\nassert all(m.training for m in model.modules() if isinstance(m, nn.BatchNorm2d))",
+        ),
+        severity=Severity.WARNING,
+        where=tuple(Place(module=m.name) for m in idle[:SHOWN]),
+        silent=len(idle),
     )
 
 

@@ -24,7 +24,7 @@ from torchdoctor.checks.model.influence import (
     sample_dims,
 )
 from torchdoctor.checks.model.loss_wiring import Normalised, wiring_of
-from torchdoctor.checks.model.mode_modules import sensitive_of
+from torchdoctor.checks.model.mode_modules import StepModes, sensitive_of
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.rules.architecture.representation_collapse import SAME
 from torchdoctor.rules.places import known
@@ -96,19 +96,21 @@ def perform(bench: Bench) -> Outcome:
     for what, tensors in (("input", inputs), ("output", outputs_of(bench, batch))):
         if not any(sample_dims(tensor, count) for tensor in tensors for count in counts):
             return skipped(f"no {what} has a dimension of {counts[0]}, the number of samples")
+    shared = [m for m in StepModes.of(bench, sensitive_of(bench.model)).active if isinstance(m.module, _BatchNorm)]
     bench.model.eval()
     trials = {count: _try_dims(bench, batch, count) for count in counts}
     apart = next((count for count, trial in trials.items() if trial.seen and trial.leak is None), None)
     if apart is not None:
-        return _judge_training(bench, batch, apart) or _kept_apart(apart, counts, bool(norms))
+        return _judge_training(bench, batch, apart) or _kept_apart(apart, counts, len(shared))
     leak = next((trial.leak for trial in trials.values() if trial.leak is not None), None)
     if leak is None:
         return skipped("another sample in place of one changes nothing in the outputs, or they change by themselves")
     return _failure(bench, leak)
 
 
-def _kept_apart(count: int, counts: list[int], normed: bool) -> Outcome:
-    beside = "; batch norm shares statistics in training mode, as it is meant to" if normed else ""
+def _kept_apart(count: int, counts: list[int], norms: int) -> Outcome:
+    layers = f"{norms} batch norm layer{'s' * (norms != 1)}"
+    beside = f"; in the training step {layers} share{'s' * (norms == 1)} statistics, as meant" if norms else ""
     taken = f", with {count} taken for the number of samples" if len(counts) > 1 else ""
     return passed(f"another sample in place of one changes its own output only{taken}{beside}", samples=count)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -47,6 +48,49 @@ class Sensitive:
         """A normalisation whose weights are not trained may be kept in eval mode on purpose."""
         weight = getattr(self.module, "weight", None)
         return not self.drops and weight is not None and not weight.requires_grad
+
+    @property
+    def has_initial_statistics(self) -> bool:
+        """The running statistics are those of a new module: in eval mode it normalises nothing."""
+        mean, var = self.module.running_mean, self.module.running_var
+        return not self.drops and mean is not None and not bool(mean.any()) and bool((var == 1).all())
+
+
+@dataclass(frozen=True)
+class StepModes:
+    """The modes that modules have when the training step calls them."""
+
+    root_trains: bool | None
+    """None where the step does not call the model as a module"""
+    active: list[Sensitive]
+    silent: list[Sensitive]
+    """those in eval mode"""
+    unused: list[Sensitive]
+    """those that the step never calls"""
+
+    @classmethod
+    def of(cls, bench: Bench, modules: list[Sensitive]) -> StepModes:
+        """Make one training step, in the modes that the model has or that the step sets."""
+        root = bench.subject.called
+        modes: dict[int, bool] = {}
+
+        def note(module: nn.Module, _args: Any) -> None:
+            modes[id(module)] = module.training
+
+        watched = {id(m): m for m in (root, *(m.module for m in modules)) if not isinstance(m, torch.jit.ScriptModule)}
+        handles = [module.register_forward_pre_hook(note) for module in watched.values()]
+        try:
+            bench.subject.loss(bench.train[0])
+        finally:
+            for handle in handles:
+                handle.remove()
+        called = [m for m in modules if id(m.module) in modes]
+        return cls(
+            modes.get(id(root)),
+            [m for m in called if modes[id(m.module)]],
+            [m for m in called if not modes[id(m.module)]],
+            [m for m in modules if id(m.module) not in modes],
+        )
 
 
 def sensitive_of(model: nn.Module) -> list[Sensitive]:

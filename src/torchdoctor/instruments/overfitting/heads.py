@@ -24,6 +24,9 @@ PASSED_OVER = frozenset(
 HEADS = {"Softmax": "softmax", "Sigmoid": "sigmoid", "Tanh": "tanh", "Relu": "relu", "Hardtanh": "hardtanh"}
 RANGES = {"softmax": (0.0, 1.0), "sigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, math.inf)}
 QUANTITIES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+STEEP = 0.2
+"""Share of itself by which the loss falls for a relative growth of all weights by one, at the rate of the start. Where
+all answers are right a linear head shows one and more, and scores that have reached their bounds about zero."""
 SAME = 1e-5
 """Largest difference between two samples over the size of what is compared, from which they are different."""
 
@@ -189,3 +192,17 @@ def _where_samples_become_equal(case: Case) -> str | None:
         for handle in handles:
             handle.remove()
     return found[0] if found else None
+
+
+def falls_with_larger_scores(case: Case) -> bool:
+    """Return whether growing all weights in proportion lowers the loss, at the weights of the best attempt.
+
+    It does where the scores are unbounded and all answers are right, and does not where the scores are cosines.
+    """
+    case.weights.put_back()
+    case.subject.model.zero_grad(set_to_none=True)
+    loss = case.subject.loss(case.batch)
+    loss.backward()
+    trained = [p for p in case.subject.model.parameters() if p.grad is not None and p.grad.layout == torch.strided]
+    slope = sum(float((p.grad.detach() * p.detach()).sum().real) for p in trained if p.grad is not None)
+    return slope < -STEEP * abs(float(loss.detach()))

@@ -26,7 +26,12 @@ from torchdoctor.instruments.overfitting.case import Case, Cause, goal_of
 from torchdoctor.instruments.overfitting.causality import floor_of_beginnings
 from torchdoctor.instruments.overfitting.dropout import without_dropout
 from torchdoctor.instruments.overfitting.gradients import all_zero, blocked, no_graph, not_finite, rate
-from torchdoctor.instruments.overfitting.heads import dead_output, unbounded, wrong_head
+from torchdoctor.instruments.overfitting.heads import (
+    dead_output,
+    falls_with_larger_scores,
+    unbounded,
+    wrong_head,
+)
 from torchdoctor.instruments.overfitting.loss_reading import Floor, Reading, answers_right, floor_of_loss, read_loss
 from torchdoctor.instruments.overfitting.memorising import (
     FULL,
@@ -53,8 +58,11 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 STEPS = 300
+NEAR = 2.0
+"""Level above the floor, over that of the goal, up to which a batch whose answers are all right counts as memorised."""
 GUESSES = ("capacity-too-low", "unexplained")
 """Reasons that are named where nothing else fits, and are none where every answer is right."""
+FIX = "Give it more steps (steps=...); look for what slows it down, such as a deep stack without skip connections."
 CAUSES = (blocked, rate, wrong_head, conflicts, dead_output, unscaled, more_steps, too_small)
 
 
@@ -96,7 +104,8 @@ class OverfitResult(Result):
             lines = [f"The model memorises {what}: loss {start} -> {figure(self.end)} in {self.steps} steps ({with_})."]
         else:
             end = f", it came to {figure(min(self.losses))}" if len(self.losses) > 1 else ""
-            lines = [f"The model cannot memorise {what}: the loss begins at {start}{end}."]
+            could = "did not" if self.reason is not None and self.reason.name == "unexplained" else "cannot"
+            lines = [f"The model {could} memorise {what}: the loss begins at {start}{end}."]
         if self.reason is not None:
             sure = "" if self.reason.proven or self.reason.name == "unexplained" else "probably "
             lines.append(f"  why     {sure}{self.reason.name}: {self.reason.text}")
@@ -296,12 +305,20 @@ class _Session:
                     break
         proven = [c for c in causes if c.proven]
         reason = (proven or causes or [unexplained(case)])[0]
-        if reason.name in GUESSES and answers_right(end):
-            # Scores with a bound, such as cosines over a temperature, hold a loss up that has nothing left to learn.
-            known = replace(self.floor, known=False, words=f"{self.floor.words}, for scores without a bound")
-            self.floor, best = known, replace(best, reached=len(best.losses) - 1)
-            return self._result(True, best, None, [])
-        return self._result(False, best, reason, case.ruled_out)
+        if reason.name not in GUESSES or not answers_right(end):
+            return self._result(False, best, reason, case.ruled_out)
+        right = f"all predictions are correct, but the loss is still {figure(best.best)} (goal: {figure(self.goal)})"
+        above, missed = best.best - self.floor.value, self.goal - self.floor.value
+        if falls_with_larger_scores(case) and above > NEAR * missed:
+            reason = Cause(
+                "unexplained", f"{right}; larger scores would lower it, but training does not get there", FIX
+            )
+            return self._result(False, best, reason, case.ruled_out)
+        # Scores with a bound, such as cosines over a temperature, hold a loss up that has nothing left to learn.
+        known = replace(self.floor, known=False, words=f"{self.floor.words}, for scores without a bound")
+        self.floor, best = known, replace(best, reached=len(best.losses) - 1)
+        result = self._result(True, best, None, [])
+        return replace(result, notes=[*result.notes, right])
 
     def _failed(self, start: Reading, cause: Cause) -> OverfitResult:
         """Before anything was tried: a goal would mean nothing."""
@@ -336,8 +353,6 @@ class _Session:
         cut = [*self.summary.missing, *self.summary.zero] if success else []
         if cut:
             found.append(f"{len(cut)} parameters get no gradient, as the rest does without them: {listed(cut)}")
-        if success and best.best > self.goal:
-            found.append("every answer is right, and what is left of the loss is what bounded scores cannot take away")
         if success and self.floor.guess is not None and self.floor.guess <= self.floor.value + 1e-9:
             found.append("all samples have the same target, so a constant answer does: take a batch with several")
         return found
