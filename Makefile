@@ -38,6 +38,7 @@ lint: setup-test
 	@touch $@
 
 bench-overhead: .setup-bench
+	$(BIN)/python benchmarks/whole_jobs.py --write
 	$(BIN)/python benchmarks/overhead.py
 
 bench-diagnosis: .setup-test
