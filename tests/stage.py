@@ -42,7 +42,7 @@ class Session:
     def __init__(self, options, examine):
         self.options, self.examine, self.pid = options, examine, os.getpid()
         self.live = types.SimpleNamespace(listeners=[]) if examine else None
-        self.trained, self.fault, self.place = False, None, None
+        self.trained, self.fault, self.place, self.failure = False, None, None, None
         note("start", self.pid, sorted(n for n in sys.modules if n in ("numpy", "pyarrow", "rich")))
 
     @property

@@ -1,10 +1,23 @@
-"""Files that somebody else may have put there are opened so that neither a link nor a pipe does harm."""
+"""Paths and descriptors that other programs may have changed: deleted, replaced by a link or a pipe, or closed."""
 
 from __future__ import annotations
 
 import os
 import stat
 from pathlib import Path
+
+
+def current_folder() -> Path:
+    """The current folder. Where it has been deleted, a path below which no file can be."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path(os.devnull)
+
+
+def absolute(path: str | os.PathLike[str]) -> Path:
+    """`Path.absolute` that does not raise in a deleted current folder."""
+    return current_folder() / path
 
 
 def open_plain(path: Path) -> int | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from store.samples import (
     recording,
 )
 from torchdoctor import signals
+from torchdoctor.errors import RunError
 from torchdoctor.facts import HealthFact, OrderFact
 from torchdoctor.store import files
 from torchdoctor.store import segments as segments_module
@@ -112,6 +115,56 @@ def test_a_disk_that_fills_up_is_counted_said_once_and_survived(
     assert steps[0] == 0 and steps[-1] == 499 and (np.diff(steps) > 0).all() and len(steps) < 500
     assert sum(stored.info["dropped"].values()) >= before
     assert sum("No space left" in r.getMessage() for r in caplog.records) == 1
+
+
+def _cut_short(run: Path) -> None:
+    for file in run.glob("*.arrow"):
+        os.truncate(file, 0)
+
+
+def _put_a_link_in_its_place(run: Path) -> None:
+    run.rename(run.with_name("elsewhere"))
+    run.with_name("target").mkdir()
+    run.symlink_to(run.with_name("target"))
+
+
+def _put_another_in_its_place(run: Path) -> None:
+    run.rename(run.with_name("elsewhere"))
+    run.mkdir()
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("harm", [_cut_short, _put_a_link_in_its_place, _put_another_in_its_place, shutil.rmtree])
+def test_harm_to_the_folder_is_said_and_memory_holds_the_whole_run(
+    harm: Callable[[Path], None], last: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`last`: nothing is recorded after it, so that it shows when the recording is closed."""
+    run = tmp_path / "run"
+    with recording(run, flush_seconds=0.05) as recorder:
+        play(recorder, 200)
+        deadline = time.monotonic() + 10
+        while not list(run.glob("scalars*.arrow")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.1)
+        harm(run)
+        play(recorder, 0 if last else 200, first=200)
+    steps = 200 if last else 400
+    assert recorder.damage is not None
+    assert sum("recording is incomplete" in r.getMessage() for r in caplog.records) >= 1
+    memory = recorder.run(finished=True)
+    assert memory.steps == steps and len(memory.scalar(signals.LOSS_TRAIN)) == steps
+    target = run.with_name("target")
+    assert not target.exists() or not list(target.iterdir())
+
+
+def test_without_a_thread_to_write_it_no_run_is_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RunError, match="can't start new thread"):
+        Recorder.create(tmp_path / "run", {})
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_disk_that_never_answers_holds_up_neither_calls_nor_close(

@@ -33,6 +33,7 @@ class Session(Protocol):
 
     directory: Path
     live: Live | None
+    failure: str | None
 
     def leaving_early(self, error: BaseException) -> None: ...
     def finish(self, status: str, exception: dict[str, Any] | None = None) -> Verdict | None: ...
@@ -62,6 +63,11 @@ class Attachment:
     def is_here(self) -> bool:
         """False in a process that was forked from the one that attached: there we are inert."""
         return os.getpid() == self._pid
+
+    @property
+    def unrecorded(self) -> str | None:
+        """Why the training was not recorded, which was said when it began."""
+        return self.session.failure if self.session is not None else None
 
     @property
     def saw_torch(self) -> bool:

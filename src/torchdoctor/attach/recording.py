@@ -5,6 +5,7 @@ A process that imports torch and never trains leaves nothing behind.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -107,10 +108,15 @@ class LateRecorder:
         return self._recorder.run()
 
     def stored_run(self) -> Run:
-        """What is on disk, after `close`."""
+        """All that was recorded, after `close`: from the disk, or from memory where the disk lacks a part of it."""
+        from torchdoctor.errors import RunError
         from torchdoctor.store.reader import open_run
 
-        return open_run(self.directory)
+        assert self._recorder is not None
+        if self._recorder.damage is None:
+            with contextlib.suppress(RunError, OSError):
+                return open_run(self.directory)
+        return self._recorder.run(finished=True)
 
     def close(self, status: str) -> None:
         if self._recorder:

@@ -38,6 +38,7 @@ from torchdoctor.attach.remedy import Remedy
 from torchdoctor.attach.rolling import Rolling
 from torchdoctor.attach.steady import Steady
 from torchdoctor.attach.waiting import PassWriter
+from torchdoctor.errors import TorchdoctorError
 from torchdoctor.facts import (
     UNKNOWN,
     LoaderFact,
@@ -196,8 +197,9 @@ class Session(Probes):
         try:
             self.record.start(self)
         except Exception as error:
-            self.failure = f"{type(error).__name__}: {error}"
-            log.warning("torchdoctor: no run can be written to %s (%s); not watching", self.directory, self.failure)
+            known = isinstance(error, TorchdoctorError)
+            self.failure = str(error) if known else f"{type(error).__name__}: {error}"
+            log.warning("torchdoctor: this run is not recorded: %s; training goes on without torchdoctor", self.failure)
             self.lines.stop()
             self.on_finish()
 

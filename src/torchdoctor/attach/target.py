@@ -112,7 +112,7 @@ def _way_out(path: str, arguments: Sequence[str]) -> str:
         return f"; leave {program} out: torchdoctor run {arguments[0]} ..."
     folder = Path(path).parent
     if not folder.is_dir():
-        return f": there is no folder {str(folder)!r} either; check the path (the current folder is {Path.cwd()})"
+        return f": there is no folder {str(folder)!r} either; check the path ({_whereabouts()})"
     names = {p.stem: p.name for p in folder.iterdir() if p.suffix in PYTHON_ENDINGS and p.is_file()}
     close = [names[stem] for stem in difflib.get_close_matches(Path(path).stem, names, n=3, cutoff=0.7)]
     if close:
@@ -122,7 +122,14 @@ def _way_out(path: str, arguments: Sequence[str]) -> str:
     parts = path.split(".")
     if len(parts) > 1 and all(p.isidentifier() for p in parts) and parts[-1] != "py":
         return f"; for a module write torchdoctor run -m {path}"
-    return f"; check the path (the current folder is {Path.cwd()})"
+    return f"; check the path ({_whereabouts()})"
+
+
+def _whereabouts() -> str:
+    try:
+        return f"the current folder is {Path.cwd()}"
+    except OSError:
+        return "the current folder has been deleted"
 
 
 def _scripts_in(folder: Path) -> str:

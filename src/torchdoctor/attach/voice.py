@@ -10,13 +10,27 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from torchdoctor.findings import Finding
+from torchdoctor.opening import identity_of
 
 REST_OF_LINE = "\x1b[K"
+DESCRIPTOR = 2
+_AT_START = identity_of(DESCRIPTOR)
+
+
+def standard_error() -> TextIO | None:
+    """The stream that was the standard error before the script could replace it. A script that closed the stream has
+    left its descriptor open: it is used as long as it stands for the same file."""
+    stream = sys.__stderr__
+    if stream is None or not stream.closed:
+        return stream
+    if _AT_START is None or identity_of(DESCRIPTOR) != _AT_START:
+        return None
+    return open(DESCRIPTOR, "w", encoding=stream.encoding, errors="backslashreplace", closefd=False)
 
 
 def say(text: str) -> None:
-    """One line, in the stream that was the standard error before the script could replace it."""
-    stream = sys.__stderr__
+    """One line on the standard error."""
+    stream = standard_error()
     if stream is None:
         return
     line = f"torchdoctor: {_one_line(text)}"
@@ -40,7 +54,7 @@ def announce(finding: Finding) -> None:
 def point_to_view(directory: Path) -> None:
     """How to look at the run while it trains: from another terminal, since this one is the script's. The path is whole,
     because that terminal may be in another folder. Nobody opens one for a log file."""
-    stream = sys.__stderr__
+    stream = standard_error()
     if stream is not None and stream.isatty():
         say(f"to watch it, in another terminal: {shlex.join(['torchdoctor', 'top', str(directory)])}")
 

@@ -19,6 +19,7 @@ from torchdoctor.cli.running import FOUND_STATUS
 from torchdoctor.cli.wishes import check_output, read_severity
 from torchdoctor.errors import ScriptError, UsageError
 from torchdoctor.findings import Severity
+from torchdoctor.opening import absolute
 
 FAIL_ON = "warning"
 
@@ -130,7 +131,7 @@ def _keep(runs: Path, target: Target, report: Any, quick: bool) -> None:
     from torchdoctor.store.scrubbing import scrub_argv, scrub_text
 
     known = script_of((report.verdict or {}).get("run") or {})
-    script = without_home(Path(target.what).absolute()) if target.kind == FILE else known
+    script = without_home(absolute(target.what)) if target.kind == FILE else known
     names = {check["diagnosis"] for check in report.checks}
     fields = tuple(Made.__dataclass_fields__)
     problem = report.problem or shortfall(report.checks, report.cut_short)

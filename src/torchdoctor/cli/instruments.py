@@ -20,6 +20,7 @@ from torchdoctor.cli.run import WORDS_KEY
 from torchdoctor.cli.running import FOUND_STATUS
 from torchdoctor.cli.wishes import check_output, check_page
 from torchdoctor.errors import ScriptError, UsageError
+from torchdoctor.opening import absolute
 from torchdoctor.takeover.process import OVER
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _read_script(name: str) -> Target:
 
 
 def _check_file(text: str, option: str) -> str:
-    path = Path(text).absolute()
+    path = absolute(text)
     if not path.is_file():
         raise UsageError(f"{option}: there is no file {path}")
     return str(path)

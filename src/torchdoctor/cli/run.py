@@ -13,14 +13,16 @@ from typing import Any
 
 import click
 
-from torchdoctor.attach.options import RUNS_FOLDER, Options
+from torchdoctor.attach.options import RUNS_FOLDER, Options, is_disabled
 from torchdoctor.attach.ranks import make_name, speaks
 from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
 from torchdoctor.cli.choices import with_choices, write_flags
 from torchdoctor.cli.running import Request, perform
 from torchdoctor.cli.wishes import (
     check_folder,
-    check_output,
+    find_obstacle,
+    name_output,
+    prove_recordable,
     read_names,
     read_run_name,
     read_settings,
@@ -28,6 +30,7 @@ from torchdoctor.cli.wishes import (
     read_view_rows,
 )
 from torchdoctor.errors import TorchdoctorError
+from torchdoctor.opening import absolute
 
 WORDS_KEY = "torchdoctor.words"
 
@@ -64,6 +67,7 @@ class RunCommand(click.Command):
 )
 @click.option("--out", metavar="DIR", default=RUNS_FOLDER, show_default=True, help="Folder that runs go to.")
 @click.option("--name", metavar="NAME", help="The run's name in it; by default the script's and the time.")
+@click.option("--require-recording", is_flag=True, help="Do not start the script if its run cannot be recorded.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the verdict as JSON, too.")
 @click.option("--quiet", is_flag=True, help="Say one line if something is wrong, else nothing.")
 @click.option("--live", is_flag=True, help="Watch it train: a view in this terminal, a live page, findings.")
@@ -80,14 +84,14 @@ class RunCommand(click.Command):
 @click.option("--rollback-limit", metavar="SIZE", help="Most memory for a rollback's snapshot; 2GiB by default.")
 @with_choices
 @click.pass_context
-def command(ctx: click.Context, /, **wishes: Any) -> None:
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Run your training script as it is, and get a verdict.
 
-    The script keeps its arguments, its output and its exit status.
+    The script keeps its arguments, its output and its exit status, also where it cannot be recorded.
     """
     try:
         words, after_dashes = ctx.meta[WORDS_KEY]
-        request = read_request(words, after_dashes, **wishes)
+        request = read_request(words, after_dashes, **given)
         status = perform(request)
     except TorchdoctorError:
         if speaks():
@@ -103,6 +107,7 @@ def read_request(
     out: str,
     name: str | None,
     json_file: str | None,
+    require_recording: bool = False,
     quiet: bool,
     live: bool,
     view_rows: int | None = None,
@@ -127,7 +132,7 @@ def read_request(
     """Check everything the user asked for before the script starts; UsageError says what is wrong with it."""
     target = read_target(words, after_dashes=after_dashes)
     settings = read_settings(config, select, ignore, severity, threshold, _source_folders(target))
-    folder = check_folder(Path(out).absolute())
+    folder = absolute(out)
     options = Options(
         prints=True,
         out=str(folder),
@@ -141,20 +146,23 @@ def read_request(
         **settings.captures.over(capture, capture_limit, keep_captures, "--capture-limit"),
         **settings.remedy.over(on_nonfinite, rollback_limit, "--rollback-limit"),
     )
+    if require_recording and not is_disabled():
+        prove_recordable(check_folder(folder) / (options.name or ""))
     return Request(
         target=target,
         options=options,
-        json=check_output(json_file, "--json") if json_file is not None else None,
+        obstacle=find_obstacle(folder),
+        json=name_output(json_file, "--json") if json_file is not None else None,
         quiet=quiet,
         view_rows=read_view_rows(view_rows, live),
         fail_on=read_severity(fail_on if fail_on is not None else settings.fail_on),
         form=form,
         flags=write_flags(select, ignore, severity, threshold, config),
-        output=check_output(output, "--output") if output is not None else None,
+        output=name_output(output, "--output") if output is not None else None,
     )
 
 
 def _source_folders(target: Target) -> list[Path]:
     """Where the script itself lies, beside the current folder."""
-    path = Path(target.what).absolute()
+    path = absolute(target.what)
     return [path.parent] if target.kind == FILE else [path] if target.kind == FOLDER else []

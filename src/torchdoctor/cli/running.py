@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, FINISHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
-from torchdoctor.attach.voice import say
+from torchdoctor.attach.voice import say, standard_error
+from torchdoctor.cli.wishes import is_writable
 from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
 from torchdoctor.settings import Settings
@@ -28,7 +30,6 @@ from torchdoctor.view.opening import OpenView, can_be_drawn, opened_view
 if TYPE_CHECKING:
     from torchdoctor.run import Run
 
-USAGE_STATUS = 2
 FOUND_STATUS = 3
 
 CHILD_SECONDS = 1.0
@@ -41,6 +42,8 @@ class Request:
 
     target: Target
     options: Options
+    obstacle: str | None = None
+    """why no run can be written to the folder for runs; None where nothing speaks against it"""
     json: Path | None = None
     quiet: bool = False
     view_rows: int | None = None
@@ -67,14 +70,24 @@ class Record:
 
 def perform(request: Request) -> int:
     """Run it, tell the verdict, and give the exit status."""
-    if is_disabled():
+    if is_disabled() or request.obstacle is not None:
+        if speaks() and not is_disabled():
+            say(f"{request.obstacle}; the script runs without torchdoctor (--require-recording would not start it)")
         return (launch(request.target, None) if request.target.kind == COMMAND else execute(request.target)).status
+    _warn_of_outputs(request)
     since = time.time()
     if not (request.options.live and speaks() and can_be_drawn(request.view_rows)):
         return _follow(request, since, None)
     with opened_view(request.options, since, request.view_rows) as view:
         options = replace(request.options, viewed=view is not None)
         return _follow(replace(request, options=options), since, view)
+
+
+def _warn_of_outputs(request: Request) -> None:
+    """Before hours are spent: what is found after the training could not be written."""
+    for path in filter(None, (request.json, request.output)):
+        if speaks() and not is_writable(path):
+            say(f"{path} is read-only; the verdict will not be written there")
 
 
 def _follow(request: Request, since: float, view: OpenView | None) -> int:
@@ -120,23 +133,35 @@ class Conclusion:
         self.attachment = attachment
         self.view = view
         self.others: list[Path] = []
+        self.problem: str | None = None
 
     def status(self) -> int:
         """Close the record and tell it; nothing that goes wrong in here changes how the script ended."""
-        try:
+        record = None
+        with self._contained("what was recorded could not be read"):
             record = self._collect()
+        with self._contained("the live view could not be closed"):
             if self.view is not None:
                 self.view.close()
-            if not speaks():
-                return self.ending.status
-            return self._tell(record) if record is not None else self._tell_of_nothing()
-        except KeyboardInterrupt:
+        if not speaks():
             return self.ending.status
-        except TorchdoctorError as error:
-            say(str(error))
+        if record is None:
+            with self._contained("nothing could be told"):
+                self._tell_of_nothing()
+            return self.ending.status
+        self._tell(record)
+        return self._status_by(record.verdict)
+
+    @contextlib.contextmanager
+    def _contained(self, problem: str) -> Iterator[None]:
+        """Say in one line what failed; what comes after it goes on."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.problem = "it was interrupted"
         except Exception as error:
-            say(f"the verdict could not be told ({type(error).__name__}: {error}); please report this")
-        return self.ending.status or USAGE_STATUS
+            self.problem = str(error) if isinstance(error, TorchdoctorError) else f"{type(error).__name__}: {error}"
+            say(f"{problem}: {self.problem}")
 
     def _collect(self) -> Record | None:
         """This process's own record, or the gravest of those that child processes left."""
@@ -155,12 +180,12 @@ class Conclusion:
         self.others = [r.directory for r in records if r is not chosen]
         return chosen
 
-    def _tell(self, record: Record) -> int:
+    def _tell(self, record: Record) -> None:
         if self.ending.stopped is not None:
             halted = self.ending.stopped.startswith(HALTED)
             say(f"{self.ending.stopped} ({'--on-nonfinite' if halted else '--stop-on'})")
         if not self.request.quiet:
-            with contextlib.suppress(OSError):  # a closed pipe: nobody reads
+            with self._contained("the verdict could not be printed"), contextlib.suppress(BrokenPipeError):
                 self._print(record)
         elif not record.verdict.healthy:
             first = record.verdict.findings[0]
@@ -170,17 +195,18 @@ class Conclusion:
         if self.others and not self.request.quiet:
             say(f"other processes trained, too; for each: torchdoctor diagnose {' or '.join(map(str, self.others))}")
         if self.request.json is not None:
-            from torchdoctor.report import json
+            with self._contained("no JSON was written"):
+                from torchdoctor.report import json
 
-            json.write(record.verdict, self.request.json)
+                json.write(record.verdict, self.request.json)
         if self.request.output is not None:
-            from torchdoctor.report import json
-            from torchdoctor.report.formats import dump
+            with self._contained("no verdict was written"):
+                from torchdoctor.report import json
+                from torchdoctor.report.formats import dump
 
-            wishes = (self.request.settings, self.request.flags)
-            text = dump(self.request.form, record.verdict, record.run, record.directory, *wishes)
-            json.write_text(text, self.request.output)
-        return self._status_by(record.verdict)
+                wishes = (self.request.settings, self.request.flags)
+                text = dump(self.request.form, record.verdict, record.run, record.directory, *wishes)
+                json.write_text(text, self.request.output)
 
     def _print(self, record: Record) -> None:
         """The letter; in another format where that was asked for and goes to no file."""
@@ -191,15 +217,17 @@ class Conclusion:
                 record.verdict,
                 record.run,
                 directory=record.directory,
-                file=sys.__stderr__,
+                file=standard_error(),
                 settings=self.request.settings,
                 flags=self.request.flags,
             )
             return
         from torchdoctor.report.formats import dump
 
-        if sys.__stderr__ is not None:
-            sys.__stderr__.write(dump(self.request.form, record.verdict, record.run, record.directory))
+        stream = standard_error()
+        if stream is not None:
+            stream.write(dump(self.request.form, record.verdict, record.run, record.directory))
+            stream.flush()
 
     def _status_by(self, verdict: Verdict) -> int:
         wanted = self.request.fail_on
@@ -207,18 +235,16 @@ class Conclusion:
             return FOUND_STATUS
         return self.ending.status
 
-    def _tell_of_nothing(self) -> int:
-        say(f"{self._why_nothing()} {self._way_out()}")
-        return self.ending.status or USAGE_STATUS
+    def _tell_of_nothing(self) -> None:
+        if self.problem is None and not (self.attachment is not None and self.attachment.unrecorded):
+            say(f"{self._why_nothing()} {self._way_out()}")
 
     def _why_nothing(self) -> str:
         attachment = self.attachment
         if attachment is None:
             return "no python process that the command started made a backward pass or an optimizer step."
         if attachment.problem is not None:
-            return (
-                f"torchdoctor could not follow the script ({attachment.problem}); the script itself was not affected."
-            )
+            return f"this run could not be recorded ({attachment.problem}); the script itself was not affected."
         if self.ending.how != FINISHED:
             ended = "failed" if self.ending.how == CRASHED else "was interrupted"
             return f"the script {ended} before its first backward or optimizer step: nothing to diagnose."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from torchdoctor.attach.options import RUNS_FOLDER
 from torchdoctor.attach.target import read_target
 from torchdoctor.cli.wishes import check_folder, check_output, check_page, read_run_name, read_severity
 from torchdoctor.errors import UsageError
+from torchdoctor.opening import absolute
 
 if TYPE_CHECKING:
     from torchdoctor.experiments.seed_spread import SeedSpread
@@ -140,7 +140,7 @@ class Request:
             target=read_target(words.script, after_dashes=words.after_dashes),
             seeds=read_seeds(wishes["number"], wishes["listed"]),
             reader=Reader(wishes["metric"], wishes["which"], None if goal is None else goal == "max"),
-            out=check_folder(Path(wishes["out"]).absolute()),
+            out=check_folder(absolute(wishes["out"])),
             name=read_run_name(wishes["name"]) if wishes["name"] is not None else None,
             progress=not wishes["quiet"],
             **{key: wishes[key] for key in same},

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Severity
+from torchdoctor.launching import own_module
+from torchdoctor.opening import absolute, current_folder
 from torchdoctor.settings import Settings, discover, find_name, read
 from torchdoctor.view.panel import LEAST_ROWS
 
 PAGES = (".html", ".htm")
+GONE = Path(os.devnull)
+"""What `opening.current_folder` gives for a deleted current folder."""
+TRIAL_BYTES = 1 << 16
+"""What the beginning of a record takes on the disk."""
+REQUIRED = "--require-recording"
 
 
 def read_severity(text: str | None) -> Severity | None:
@@ -39,28 +49,80 @@ def read_run_name(name: str) -> str:
 
 
 def check_folder(folder: Path) -> Path:
-    """It is there, or can be made, and files can be made in it; nothing is made yet."""
-    existing = folder
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise UsageError(f"cannot write runs to {folder}: {existing} is a file; give another folder with --out")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write runs to {folder}: {existing} is read-only; give another folder with --out")
+    """The folder, if runs can be written to it; UsageError otherwise. Nothing is made yet."""
+    obstacle = find_obstacle(folder)
+    if obstacle is not None:
+        raise UsageError(f"{obstacle}; give another folder with --out")
     return folder
 
 
+def find_obstacle(folder: Path) -> str | None:
+    """Why no run can be written to a folder, as far as that is known without making anything."""
+    existing = folder
+    try:
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        if existing == GONE:
+            return f"cannot write runs to {folder.relative_to(GONE)}: the current folder has been deleted"
+        if not existing.is_dir():
+            return f"cannot write runs to {folder}: {existing} is a file"
+        if not os.access(existing, os.W_OK | os.X_OK):
+            return f"cannot write runs to {folder}: {existing} is read-only"
+    except OSError as error:
+        return f"cannot write runs to {folder}: {error.strerror or error}"
+    return None
+
+
+def prove_recordable(run: Path) -> None:
+    """UsageError unless this run can be recorded: its folder is made, some data are written to it and removed again,
+    and what records is imported in a process of its own."""
+    folder = next((p for p in run.parents if p.exists()), run.parent)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=run) as file:
+            file.write(bytes(TRIAL_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UsageError(f"this run cannot be recorded in {run}: {error.strerror or error} ({REQUIRED})") from error
+    finally:
+        _remove_empty(run, folder)
+    done = subprocess.run(own_module("torchdoctor.store.writer"), capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise UsageError(f"this run cannot be recorded: what records it does not load: {reason} ({REQUIRED})")
+
+
+def _remove_empty(run: Path, end: Path) -> None:
+    """Folders that are empty, from one up to another that stays."""
+    with contextlib.suppress(OSError):
+        while run != end:
+            run.rmdir()
+            run = run.parent
+
+
 def check_output(text: str, option: str) -> Path:
+    """The file, if a verdict can be written to it; UsageError otherwise."""
+    path = name_output(text, option)
+    if not is_writable(path):
+        raise UsageError(f"cannot write the verdict to {path}: it is read-only; give another file with {option}")
+    return path
+
+
+def name_output(text: str, option: str) -> Path:
+    """The file that an option names; UsageError where it cannot be meant."""
     if text == "-":
         raise UsageError(f"{option} needs a file, since the standard output belongs to the script")
-    path = Path(text).absolute()
+    path = absolute(text)
     if path.is_dir():
         raise UsageError(f"cannot write the verdict to {path}: it is a folder; name a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"cannot write the verdict to {path}: there is no folder {path.parent}; make it first")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"cannot write the verdict to {path}: it is read-only; give another file with {option}")
     return path
+
+
+def is_writable(path: Path) -> bool:
+    return os.access(path if path.exists() else path.parent, os.W_OK)
 
 
 def check_page(text: str) -> Path:
@@ -85,7 +147,7 @@ def read_settings(
     folders: Sequence[Path],
 ) -> Settings:
     """What the project's file says, and the command line over it."""
-    here = Path.cwd()
+    here = current_folder()
     settings = read(here / config) if config is not None else discover(here)
     settings = settings.updated(select=select, ignore=ignore, severity=severity, thresholds=threshold)
     return replace(settings, folders=tuple(dict.fromkeys(str(f) for f in (here, *folders))))

@@ -22,6 +22,7 @@ from torchdoctor.experiments.seeds import Surroundings, default_jobs, free_base,
 from torchdoctor.experiments.starts import Starts, compare_starts
 from torchdoctor.experiments.sweep import TRIALS, load_optuna, read_ranges, sweep
 from torchdoctor.experiments.variants import Variant, name_apart, read_other, read_settings, vary
+from torchdoctor.opening import absolute
 
 SEEDS = 5
 MOST_SEED = 2**32 - 1
@@ -112,7 +113,7 @@ class Experiment:
 
     def _surroundings(self, runs: int) -> Surroundings:
         return Surroundings(
-            out=self.out.absolute(),
+            out=absolute(self.out),
             jobs=min(self.jobs or default_jobs(), runs),
             timeout=self.timeout,
             reuse=self.reuse,

@@ -26,6 +26,7 @@ from torchdoctor.experiments.first_steps import FirstSteps
 from torchdoctor.experiments.orphans import end_with_parent
 from torchdoctor.experiments.overrides import Overrides
 from torchdoctor.experiments.seed_notes import SeedNotes
+from torchdoctor.opening import absolute, current_folder
 
 NAMES_KEPT = 64
 """Different metrics that are taken from what the script hands to a logger."""
@@ -165,11 +166,11 @@ def tell(request: dict[str, Any], ending: Ending, told: dict[str, Any]) -> None:
 def main(letter: str) -> int:
     end_with_parent()
     request = json.loads(Path(letter).read_text())
-    request["report"] = str(Path(request["report"]).absolute())
+    request["report"] = str(absolute(request["report"]))
     pid = os.getpid()
     time.sleep(request["wait"])
     if request["files"] is not None:
-        roots = [Path.cwd(), *(Path(r) for r in request["roots"])]
+        roots = [current_folder(), *(Path(r) for r in request["roots"])]
         shared = [Path(request["out"]), Path(request["report"]).parent]
         if request["everywhere"]:
             roots, shared = [EVERYWHERE], [*shared, *SYSTEM, Path(tempfile.gettempdir())]

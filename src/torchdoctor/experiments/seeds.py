@@ -27,6 +27,7 @@ from torchdoctor.experiments.metrics import Metric, read_metrics
 from torchdoctor.experiments.seed_passing import OVERRIDE
 from torchdoctor.experiments.sources import digest_sources
 from torchdoctor.experiments.variants import Variant
+from torchdoctor.opening import absolute
 from torchdoctor.run import Run
 from torchdoctor.store.info import read_info
 from torchdoctor.store.names import RUN_FILE
@@ -234,12 +235,12 @@ class Process:
     def __init__(self, launch: Launch, at: Surroundings, slot: int, scratch: Path) -> None:
         self.launch = launch
         self._at = at
-        self._folder = at.out.absolute() / launch.name
-        self._log = at.out.absolute() / f"{launch.name}.log"
+        self._folder = absolute(at.out) / launch.name
+        self._log = absolute(at.out) / f"{launch.name}.log"
         self._report = scratch / f"{launch.name}.report"
         letter = scratch / f"{launch.name}.json"
         target, added = launch.variant.passing.set_seed(launch.variant.target, launch.seed)
-        files = None if at.shared_files else str(at.out.absolute() / "files" / launch.name)
+        files = None if at.shared_files else str(absolute(at.out) / "files" / launch.name)
         letter.write_text(json.dumps(request_of(launch, target, at, self._report, files)))
         self._since = time.monotonic()
         with self._log.open("wb") as output:
@@ -297,7 +298,7 @@ def request_of(launch: Launch, target: Target, at: Surroundings, report: Path, f
         "seed": launch.seed,
         "override": launch.variant.passing.how == OVERRIDE,
         "changes": asdict(launch.variant.changes),
-        "out": str(at.out.absolute()),
+        "out": str(absolute(at.out)),
         "name": launch.name,
         "mark": launch.mark,
         "report": str(report),
@@ -343,7 +344,7 @@ def read_outcome(
 def find_known(out: Path) -> dict[str, Path]:
     """Earlier runs of a seed that ended well, by what they ran."""
     found = {}
-    for folder in sorted(out.absolute().glob("*-seed-*")):
+    for folder in sorted(absolute(out).glob("*-seed-*")):
         with contextlib.suppress(RunError, OSError, AttributeError):
             info = read_info(folder / RUN_FILE)
             digest = ((info.get("options") or {}).get("seed_run") or {}).get("digest")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchdoctor.attach.target import CODE, COMMAND, FILE, FOLDER, MODULE, Target
+from torchdoctor.opening import current_folder
 
 BYTES_READ = 1_000_000
 """No source or configuration that somebody wrote is longer."""
@@ -42,7 +43,7 @@ def digest_sources(target: Target) -> str:
 
 def _read_texts(target: Target, most: int) -> Iterator[tuple[Path, str]]:
     main = _main_file(target)
-    here = Path.cwd()
+    here = current_folder()
     folders = list(dict.fromkeys([*([main.parent] if main is not None else []), *_roots(target), here, here / "src"]))
     if target.kind == CODE:
         yield Path("<string>"), target.what
@@ -84,7 +85,7 @@ def _roots(target: Target) -> list[Path]:
     """Where a module's package may lie: in this folder, or in that of a project that is installed for development."""
     if target.kind != MODULE:
         return []
-    found = [Path.cwd()]
+    found = [current_folder()]
     with contextlib.suppress(ImportError, ValueError, AttributeError):
         spec = importlib.util.find_spec(target.what.partition(".")[0])
         places = (spec.submodule_search_locations or [spec.origin]) if spec is not None else []

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchdoctor.findings import Verdict
+from torchdoctor.opening import current_folder
 from torchdoctor.report.found import reason_of
-from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean
 from torchdoctor.rules import find
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchdoctor.findings import Finding, Place, Severity, Verdict
-from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.opening import current_folder
+from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean, clean_block
 
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchdoctor.findings import Finding, Place, Severity, Verdict
+from torchdoctor.opening import current_folder
 from torchdoctor.report.letter import explanation
-from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean, clean_block
 
 if TYPE_CHECKING:

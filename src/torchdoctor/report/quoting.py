@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.findings import Place
-from torchdoctor.opening import open_plain
-from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.opening import current_folder, open_plain
+from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean, clean_block
 
 AROUND = 2

@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from torchdoctor.findings import Finding, Place, Severity, Silenced, Verdict
+from torchdoctor.opening import current_folder
 from torchdoctor.report.json import encode
-from torchdoctor.report.sheet import current_folder, shorten
+from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean
 from torchdoctor.rules import find
 

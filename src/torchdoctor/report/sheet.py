@@ -5,7 +5,6 @@ Everything is built of rich's Text objects, never of markup, so nothing in a run
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from torchdoctor.console import (
     Text,
 )
 from torchdoctor.findings import Severity
+from torchdoctor.opening import current_folder
 from torchdoctor.report.text import clean, clean_block
 
 WIDTH_LEAST, WIDTH_MOST = 60, 120
@@ -33,14 +33,6 @@ STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.
 HEADING = "bold"
 CODE = "green"
 QUIET = "dim"
-
-
-def current_folder() -> Path:
-    """The current folder; one that holds nothing where the script has deleted it."""
-    try:
-        return Path.cwd()
-    except OSError:
-        return Path(os.devnull)
 
 
 @dataclass(frozen=True)

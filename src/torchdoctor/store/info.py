@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -29,6 +30,14 @@ def prepare_folder(folder: Path) -> None:
     names = list_names(folder)
     if names and not any(is_ours(name) for name in names):
         raise RunError(f"{folder} is not empty and holds no run; give the run a folder of its own with --out DIR")
+
+
+def remove_empty(folder: Path, rank: int) -> None:
+    """Take back a run that was begun and could not be recorded, unless the folder holds more than its beginning."""
+    with contextlib.suppress(OSError):
+        if list_names(folder) == [run_file(rank)]:
+            (folder / run_file(rank)).unlink()
+            folder.rmdir()
 
 
 class RunInfo:

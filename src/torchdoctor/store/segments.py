@@ -30,6 +30,10 @@ PIECE_BYTES = 4_000_000
 """Maintenance writes about this much before the thread looks after new data again: some 10 ms, 100 on a slow disk."""
 
 
+CUT_SHORT = "another program has cut a file of the run short"
+REPLACED = "the folder of the run was deleted, moved or replaced by another program"
+
+
 class Segment:
     """One file that is being appended to."""
 
@@ -52,8 +56,7 @@ class Segment:
         self.batches += 1
 
     def _write(self, data: Any) -> None:
-        if not self._is_ours():
-            raise OSError(errno.EBADF, "the script has closed this file, which it did not open", str(self.path))
+        self._check()
         try:
             write_all(self._descriptor, data)
         except OSError:
@@ -76,6 +79,14 @@ class Segment:
 
     def _is_ours(self) -> bool:
         return identity_of(self._descriptor) == self._identity
+
+    def _check(self) -> None:
+        """OSError where the script has closed the file, or another program has cut it short: a write after its end
+        would leave a hole."""
+        if not self._is_ours():
+            raise OSError(errno.EBADF, "the script has closed this file, which it did not open", str(self.path))
+        if os.fstat(self._descriptor).st_size < self.size:
+            raise OSError(errno.EIO, CUT_SHORT, str(self.path))
 
     def close_synced(self) -> None:
         """Close, and be sure that it is on the disk."""
@@ -117,6 +128,7 @@ class SegmentSet:
 
     def __init__(self, folder: Path, rank: int, limits: Limits) -> None:
         self.folder = folder
+        self._identity = _identity_at(folder)
         self.limits = limits
         self.rank = rank
         self.pid = os.getpid()
@@ -140,6 +152,7 @@ class SegmentSet:
         if at not in self._open:
             if len(self._open) >= MAX_OPEN:
                 self._end(next(iter(self._open)))
+            self.check_folder()
             name = self.next_name(table)
             self._open[at] = (name, Segment(self.folder / str(name), schema))
         else:
@@ -197,3 +210,25 @@ class SegmentSet:
         for at in list(self._open):
             self._end(at)
         self.close_ended()
+
+    def check_folder(self) -> None:
+        """OSError where the path leads to another folder than the one that the recording began in."""
+        if _identity_at(self.folder) != self._identity:
+            raise OSError(errno.ESTALE, REPLACED, str(self.folder))
+
+    def check_files(self) -> None:
+        """OSError where a complete file is gone or shorter than it was written."""
+        self.check_folder()
+        for name, closed in self.closed.items():
+            path = self.folder / str(name)
+            if path.stat().st_size < closed.size:
+                raise OSError(errno.EIO, CUT_SHORT, str(path))
+
+
+def _identity_at(folder: Path) -> tuple[int, int] | None:
+    """The folder itself that lies at a path: None where there is none, or a link in its place."""
+    try:
+        found = folder.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -26,7 +26,7 @@ from torchdoctor.facts import Fact
 from torchdoctor.run import Run
 from torchdoctor.store import format as fmt
 from torchdoctor.store.compaction import remove_leftovers
-from torchdoctor.store.info import RunInfo, is_being_written, prepare_folder
+from torchdoctor.store.info import RunInfo, is_being_written, prepare_folder, remove_empty
 from torchdoctor.store.intake import Counts, Fresh, Intake, Row, Scalar, Write
 from torchdoctor.store.ledger import MAX_SUBJECTS
 from torchdoctor.store.names import SERIES
@@ -71,6 +71,7 @@ class Recorder:
         self._closing = False
         self._inert = False
         self._said: set[str] = set()
+        self._damage: str | None = None
         self._progress = time.monotonic()
         self._on_disk = False
         self._thread = threading.Thread(target=self._work, name="torchdoctor-recorder", daemon=True)
@@ -112,7 +113,13 @@ class Recorder:
             upkeep.condense_earlier()
         recorder = cls(folder, run_info, segments, upkeep, flush_seconds)
         _recorders.add(recorder)
-        recorder._thread.start()
+        try:
+            recorder._thread.start()
+        except RuntimeError as error:
+            remove_empty(folder, rank)
+            raise RunError(
+                f"cannot write a run to {folder}: the system gives no thread to write it ({error})"
+            ) from error
         return recorder
 
     def scalar(self, name: str, step: int, value: float, key: str = "") -> None:
@@ -167,6 +174,11 @@ class Recorder:
             self._info.update(fields)
 
     @property
+    def damage(self) -> str | None:
+        """Why the files lack something that was recorded; None where they hold all of it."""
+        return self._damage
+
+    @property
     def dropped(self) -> dict[str, int]:
         """What was not kept, by table and reason."""
         total = Counter(dict(self._lost))
@@ -194,7 +206,7 @@ class Recorder:
         while self._thread.is_alive() and time.monotonic() - self._progress < PATIENCE_SECONDS[self._on_disk]:
             self._thread.join(0.02)
         if self._thread.is_alive():
-            self._say("the disk does not answer; the end of the recording may be missing")
+            self._damaged("the disk does not answer")
         self._ignore_calls()
 
     def _work(self) -> None:
@@ -208,14 +220,22 @@ class Recorder:
         self._guarded("flush", self._flush)
         self._guarded("upkeep", self._upkeep.stop)
         self._guarded("close", self._segments.close)
+        self._guarded("check", self._segments.check_files)
         self._guarded("info", self._write_info)
 
     def _guarded(self, what: str, action: Callable[[], None]) -> None:
         try:
             action()
+        except OSError as error:
+            self._lost[f"{what}: {type(error).__name__}"] += 1
+            self._damaged(error.strerror or str(error))
         except Exception as error:
             self._lost[f"{what}: {type(error).__name__}"] += 1
             self._say(f"the recorder's {what} failed and goes on without: {error}")
+
+    def _damaged(self, reason: str) -> None:
+        self._damage = self._damage or reason
+        self._say(f"recording is incomplete: {reason}")
 
     def _say(self, text: str) -> None:
         if text not in self._said and len(self._said) < 20:
@@ -278,7 +298,7 @@ class Recorder:
             self._segments.abandon(write.table, write.key)
             reason = getattr(error, "strerror", None) or str(error)
             self._lost[f"{write.table}: not written ({reason})"] += write.batch.num_rows
-            self._say(f"recording is incomplete: {reason}")
+            self._damaged(reason)
             return False
         return True
 
@@ -310,6 +330,7 @@ class Recorder:
         with self._lock:
             text = self._info.render(self._intake.steps, self.dropped, self._upkeep.thinned)
         with self._disk():
+            self._segments.check_folder()
             self._info.write(text)
 
     def _ignore_calls(self) -> None:
