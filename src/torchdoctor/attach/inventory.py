@@ -27,10 +27,10 @@ from torchdoctor.attach.past import Past, PastStep, Randoms
 from torchdoctor.attach.places import is_user_file
 from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.restoring import SCALER_FIELDS, named_buffers
+from torchdoctor.scrubbing import scrub_argv
 from torchdoctor.store.captured import ARRAY, LEFT_OUT, TENSOR
 from torchdoctor.store.captures import CAPTURE_FORMAT, NOTICE, TARGETS_ONLY
 from torchdoctor.store.environment import without_home
-from torchdoctor.store.scrubbing import scrub_argv
 
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session

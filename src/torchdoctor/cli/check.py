@@ -126,9 +126,9 @@ def _write(path: Path, report: Any, findings: list[dict[str, Any]]) -> None:
 def _keep(runs: Path, target: Target, report: Any, quick: bool) -> None:
     """For the pages of this script's runs. One of chosen names is not kept: it stands for no check of the script."""
     from torchdoctor.report.checklist import shortfall
+    from torchdoctor.scrubbing import scrub_argv, scrub_text
     from torchdoctor.store.checked import Checked, Made, keep_check, script_of
     from torchdoctor.store.environment import digest_script, without_home
-    from torchdoctor.store.scrubbing import scrub_argv, scrub_text
 
     known = script_of((report.verdict or {}).get("run") or {})
     script = without_home(absolute(target.what)) if target.kind == FILE else known

@@ -16,9 +16,9 @@ from torchdoctor.facts import BirthFact
 from torchdoctor.report import json
 from torchdoctor.report.replayed import birth_rows, compare_words, conclude
 from torchdoctor.report.text import clean
+from torchdoctor.scrubbing import scrub_argv, scrub_text
 from torchdoctor.shelf import resolve
 from torchdoctor.store.replays import Replayed, keep_replay
-from torchdoctor.store.scrubbing import scrub_argv, scrub_text
 
 if TYPE_CHECKING:
     from torchdoctor.experiments.replay import Replay

@@ -13,6 +13,7 @@ from typing import Any
 
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Verdict
+from torchdoctor.scrubbing import scrub
 
 
 def dump(verdict: Verdict) -> str:
@@ -26,8 +27,8 @@ def write(verdict: Verdict, path: str | Path) -> None:
 
 
 def encode(value: Any) -> str:
-    """Any plain data as strict JSON, indented for people."""
-    return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
+    """Any plain data as strict JSON, indented for people and without secrets."""
+    return json.dumps(scrub(strict(value), names=False), indent=2, allow_nan=False) + "\n"
 
 
 def strict(value: Any) -> Any:

@@ -7,14 +7,21 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from torchdoctor.scrubbing import may_hold_secret, scrub, scrub_text
+
 
 @cache
 def environment() -> Any:
-    """Whatever a run holds is escaped where it is put in."""
+    """Whatever a run holds is escaped where it is put in, and free of secrets."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     return Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(part)
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(part),
+        finalize=lambda value: scrub_text(value) if type(value) is str else value,  # not of markup, which is ours
     )
 
 
@@ -35,4 +42,6 @@ def plotly_script() -> str:
 def embedded(data: Any) -> str:
     """JSON that cannot end its script element, whatever names a run holds."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    if may_hold_secret(text):
+        text = json.dumps(scrub(data, names=False), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026").replace("\u2028", "\\u2028")

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from torchdoctor.scrubbing import scrub_text
+
 BLOCKS = "▁▂▃▄▅▆▇█"
 BLOCKS_ASCII = "_.-=+*%#"
 SPARK_WIDTH = 32
@@ -37,8 +39,8 @@ def clean(text: object, ascii_only: bool = False) -> str:
 
 
 def clean_block(text: object, ascii_only: bool = False) -> str:
-    """The same for several lines (code): line ends and indentation stay."""
-    lines = str(text).expandtabs(4).splitlines()
+    """The same for several lines (code): line ends and indentation stay. Secrets that an older run holds go, too."""
+    lines = scrub_text(str(text)).expandtabs(4).splitlines()
     kept = ["".join(c for c in line if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029") for line in lines]
     joined = "\n".join(line.rstrip() for line in kept)
     if not ascii_only:

@@ -10,7 +10,6 @@ Rank 1 adds `-r1`, a second capture of the same step `-2`. Reading one, which tr
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import CaptureError
+from torchdoctor.store.documents import write_json
 
 CAPTURES = "captures"
 DOCUMENT, TENSORS = "capture.json", "tensors.safetensors"
@@ -122,7 +122,7 @@ def write_capture(
 
 
 def _render(document: Mapping[str, Any]) -> bytes:
-    text = json.dumps(document, allow_nan=False, indent=1).encode()
+    text = write_json(document, indent=1, strict=True).encode()
     if len(text) > MAX_DOCUMENT:
         raise CaptureError(f"a capture's JSON would be {len(text):,} bytes, and may be {MAX_DOCUMENT:,}")
     return text

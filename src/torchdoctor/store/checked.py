@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.opening import open_plain
+from torchdoctor.store.documents import write_json
 from torchdoctor.store.environment import without_home
 from torchdoctor.store.files import replace_file
 from torchdoctor.store.trusted import build, shortened
@@ -70,7 +71,7 @@ def keep_check(runs: Path, checked: Checked) -> Path:
         raise OSError(f"{folder} is a link")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"check-{int(checked.when)}-{os.getpid()}.json"
-    replace_file(path, json.dumps(shortened(dataclasses.asdict(checked), LONGEST, MOST_MADE), indent=1).encode())
+    replace_file(path, write_json(shortened(dataclasses.asdict(checked), LONGEST, MOST_MADE), indent=1).encode())
     for old in _names(folder)[MOST:]:
         with contextlib.suppress(OSError):
             (folder / old).unlink()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchdoctor.store.scrubbing import scrub_argv, scrub_text
+from torchdoctor.scrubbing import scrub_argv, scrub_text
 
 PACKAGES = (
     "torch",

@@ -14,6 +14,7 @@ from typing import Any
 from torchdoctor import __version__
 from torchdoctor.errors import NewerRunError, NotARunError, RunError
 from torchdoctor.opening import open_plain
+from torchdoctor.store.documents import write_json
 from torchdoctor.store.files import replace_file
 from torchdoctor.store.names import FORMAT, FileName, is_ours, list_names, run_file
 from torchdoctor.store.process import identify, is_alive
@@ -102,7 +103,7 @@ class RunInfo:
 
 
 def _to_json(data: Any) -> bytes:
-    return json.dumps(data, indent=1, default=str).encode()
+    return write_json(data, indent=1, names=True).encode()
 
 
 def _is_json(value: Any) -> bool:

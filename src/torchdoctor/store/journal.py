@@ -10,6 +10,7 @@ from typing import Any
 
 from torchdoctor.errors import UsageError
 from torchdoctor.opening import open_plain
+from torchdoctor.store.documents import write_json
 
 JOURNAL = "journal.jsonl"
 LONGEST = 4000
@@ -23,7 +24,7 @@ def add_note(folder: Path, text: str) -> None:
         raise UsageError("the note is empty")
     if len(text) > LONGEST:
         raise UsageError(f"the note has {len(text):,} characters; {LONGEST:,} are the most")
-    line = json.dumps({"when": time.time(), "text": text}) + "\n"
+    line = write_json({"when": time.time(), "text": text}) + "\n"
     handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o644)
     try:
         os.write(handle, line.encode())

@@ -13,6 +13,7 @@ from typing import Any
 
 from torchdoctor.facts import KINDS, Fact
 from torchdoctor.run import Seen
+from torchdoctor.store.documents import write_json
 
 KEEP_FIRST, KEEP_LAST = 32, 96
 """Facts of one kind and subject that are kept, at either end: what changes more often is not a fact but a signal."""
@@ -99,7 +100,7 @@ class FactLog:
 
 def write_fact(fact: Fact) -> str:
     """A fact's fields as JSON text."""
-    return json.dumps(fact.to_dict(), separators=(",", ":"))
+    return write_json(fact.to_dict())
 
 
 def read_fact(kind: str, text: str) -> Fact | None:

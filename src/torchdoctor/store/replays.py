@@ -16,6 +16,7 @@ from typing import Any
 
 from torchdoctor.facts import BirthFact
 from torchdoctor.opening import open_plain
+from torchdoctor.store.documents import write_json
 from torchdoctor.store.files import replace_file, write_all
 from torchdoctor.store.ledger import read_fact
 from torchdoctor.store.trusted import build, shortened
@@ -123,7 +124,7 @@ def _render(replayed: Replayed) -> bytes:
 
 
 def _encode(data: dict[str, Any], longest: int, most: int) -> bytes:
-    return json.dumps(shortened(data, longest, most), separators=(",", ":")).encode()
+    return write_json(shortened(data, longest, most)).encode()
 
 
 def _lines(folder: Path) -> list[bytes]:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from torchdoctor.store.scrubbing import scrub_argv, scrub_text
+from torchdoctor.scrubbing import scrub_argv, scrub_text
 
 
 @pytest.mark.parametrize(
