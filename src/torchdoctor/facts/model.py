@@ -107,6 +107,10 @@ class WiringFact(Fact):
     loaded: list[str] | None = None
     """of the unheld and unreached: those that load_state_dict filled before the first update (pretrained, so leaving
     them alone may be meant); None where loading was not watched"""
+    stepped: int | None = None
+    """how many require gradients and are held by an optimizer that stepped; None in runs that did not record it"""
+    compared: int | None = None
+    """how many of these were compared, before an update and after one"""
 
 
 @dataclass(frozen=True)

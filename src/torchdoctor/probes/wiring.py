@@ -27,6 +27,7 @@ class WiringProbe:
         self._reached: set[str] = set()
         self._first: dict[str, int] = {}
         self._changed: set[str] = set()
+        self._compared: set[str] = set()
         self._after_step: dict[str, int] = {}
         self._outside: set[str] = set()
         self._frozen_changed: set[str] = set()
@@ -89,6 +90,8 @@ class WiringProbe:
     def _compare_after(self, names: list[str], frozen: set[str], values: NDArray[Any]) -> None:
         for name, mark in zip(names, np.asarray(values).tolist(), strict=True):
             self._after_step[name] = mark
+            if name in self._first:
+                self._compared.add(name)
             if self._first.get(name, mark) != mark:
                 (self._frozen_changed if name in frozen else self._changed).add(name)
 
@@ -97,7 +100,7 @@ class WiringProbe:
         self._after_step.clear()
 
     def renamed(self) -> None:
-        for seen in (self._reached, self._changed, self._outside, self._frozen_changed):
+        for seen in (self._reached, self._changed, self._compared, self._outside, self._frozen_changed):
             seen.clear()
         self._first.clear()
         self._after_step.clear()
@@ -112,6 +115,7 @@ class WiringProbe:
             return
         trainable = [(n, p) for n, p in named if p.requires_grad]
         unheld = [n for n, p in trainable if id(p) not in held]
+        stepped = [n for n, p in trainable if held.get(id(p)) in self._stepped]
         in_use = {id(p) for _, p in named}
         stale = sum(
             1
@@ -125,19 +129,15 @@ class WiringProbe:
             total=len(named),
             frozen=[n for n, p in named if not p.requires_grad][:NAMES_KEPT],
             unheld=unheld[:NAMES_KEPT],
-            unreached=[n for n, p in trainable if n not in self._reached and held.get(id(p)) in self._stepped][
-                :NAMES_KEPT
-            ],
+            unreached=[n for n in stepped if n not in self._reached][:NAMES_KEPT],
             used=[n for n in unheld if n in self._reached][:NAMES_KEPT],
             unregistered=list(self._unregistered),
             stale=stale,
-            unchanged=[
-                n
-                for n, p in trainable
-                if held.get(id(p)) in self._stepped and n in self._first and n not in self._changed
-            ][:NAMES_KEPT],
+            unchanged=[n for n in stepped if n in self._compared and n not in self._changed][:NAMES_KEPT],
             changed_outside=sorted(self._outside)[:NAMES_KEPT],
             frozen_changed=sorted(self._frozen_changed)[:NAMES_KEPT],
             loaded=[n for n, p in trainable if id(p) in loaded][:NAMES_KEPT],
+            stepped=len(stepped),
+            compared=sum(n in self._compared for n in stepped),
         )
         self._context.record.fact(fact, self._context.step)

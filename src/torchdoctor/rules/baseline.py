@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.facts import TRAIN, InputsFact, LossCallFact
+from torchdoctor.rules import curves
 from torchdoctor.run import Floats, Run
 from torchdoctor.signals import ACCURACY_TRAIN, LOSS_CALLED, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
 
@@ -97,7 +98,7 @@ def called_and_trained(run: Run) -> tuple[Floats, Floats]:
     keys = run.keys(LOSS_TRAIN)
     key = next((k for k in keys if k), keys[0] if keys else "")
     called, trained = run.scalar(LOSS_CALLED).first(), run.scalar(LOSS_TRAIN, key).first()
-    common = np.intersect1d(called.steps, trained.steps)
-    given, taken = called.values[np.isin(called.steps, common)], trained.values[np.isin(trained.steps, common)]
+    _, (at_called, at_trained) = curves.rows_in_common(called, trained)
+    given, taken = called.values[at_called], trained.values[at_trained]
     keep = np.isfinite(given) & np.isfinite(taken)
     return given[keep].astype(np.float64), taken[keep].astype(np.float64)

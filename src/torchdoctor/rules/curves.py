@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,28 @@ def level(values: Floats, share: float = 0.2, *, end: bool = True) -> float:
     if not count:
         return math.nan
     return float(np.median(values[-count:] if end else values[:count]))
+
+
+def median(values: Floats) -> float:
+    """Return the median of the finite values; NaN, without a warning, where there are none."""
+    finite = np.asarray(values)[np.isfinite(values)]
+    return float(np.median(finite)) if finite.size else math.nan
+
+
+def greatest(values: Floats) -> float:
+    """Return the largest of the finite values; NaN, without a warning, where there are none."""
+    finite = np.asarray(values)[np.isfinite(values)]
+    return float(finite.max()) if finite.size else math.nan
+
+
+def rows_in_common(*traces: Trace) -> tuple[NDArray[np.integer[Any]], list[NDArray[np.integer[Any]]]]:
+    """Return the steps that all traces have and, for each trace, its first row of each of them.
+
+    A recorded step may come twice or out of order; rows are found by value, so that they always pair up.
+    """
+    common = reduce(np.intersect1d, [trace.steps for trace in traces])
+    found = [np.unique(trace.steps, return_index=True) for trace in traces]
+    return common, [first[np.searchsorted(steps, common)] for steps, first in found]
 
 
 def noise(values: Floats) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 
 from torchdoctor.facts import DeviceFact
 from torchdoctor.findings import Evidence
+from torchdoctor.rules import curves
 from torchdoctor.run import Run
 from torchdoctor.signals import TIME_BACKWARD, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_STEP, Signal
 
@@ -54,7 +55,7 @@ def load(run: Run) -> Load | None:
     if len(known) == len(parts):  # the forward pass of a loop without a loader is rarely timed
         host = min(host, sum(known))
     waits = run.scalar(TIME_DATA).values
-    data = float(np.nanmedian(waits)) if len(waits) else 0.0
+    data = curves.median(waits) if np.isfinite(waits).any() else 0.0
     host = min(host, max(step - data, 0.0))
     idle = min(max(host - fact.device_seconds, 0.0) / step, 1.0)
     busy = min(fact.device_seconds / step, 1.0)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from torchdoctor.facts import OptimizerFact, ParameterFact, SchedulerFact
 from torchdoctor.findings import Place
+from torchdoctor.rules import curves
 from torchdoctor.rules.curves import Floats
 from torchdoctor.rules.places import receiver
 from torchdoctor.run import Run, Trace
@@ -195,11 +196,10 @@ def _estimate(run: Run) -> Trace | None:
         moved_SL = np.broadcast_to(np.sqrt(np.array(sizes)), weights.values.shape)
     else:
         gradients = run.matrix(GRADIENT_L2).first()
-        steps = np.intersect1d(weights.steps, gradients.steps)
+        steps, (at_weights, at_gradients) = curves.rows_in_common(weights, gradients)
         weights = weights.select(gradients.columns)
-        moved_SL = gradients.select(weights.columns).values[np.isin(gradients.steps, steps)]
-        kept = weights.values[np.isin(weights.steps, steps)]
-        weights = Trace.raw(steps, kept, weights.columns)
+        moved_SL = gradients.select(weights.columns).values[at_gradients]
+        weights = Trace.raw(steps, weights.values[at_weights], weights.columns)
     rate_S1 = np.interp(weights.steps, rates.steps, rates.values)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio_SL = rate_S1 * moved_SL / weights.values

@@ -196,7 +196,7 @@ def _looked(run: Run, role: str) -> list[tuple[int, NonfiniteFact]]:
     found = []
     for key in run.keys(SIGNALS[role]):
         trace = run.scalar(SIGNALS[role], key)
-        for at in np.flatnonzero(trace.values > 0)[:1]:
+        for at in np.flatnonzero((trace.values > 0) & np.isfinite(trace.values))[:1]:
             count = math.ceil(trace.values[at])
             found.append((int(trace.steps[at]), NonfiniteFact(role, "", key or TRAIN, count, 0)))
     return found

@@ -119,7 +119,7 @@ def read(run: Run) -> Settling | None:
         best=float(min((part.mean() for part in np.array_split(early, 4)[1:] if len(part)), default=math.nan)),
         excess=excess / level,
         cosine=float(np.median(cosine)) if len(cosine) >= LEAST_LOOKS else math.nan,
-        ratio=float(np.nanmedian(ratio_S)),
+        ratio=curves.median(ratio_S),
         rate=rate,
         batch=_batch(run),
     )

@@ -9,10 +9,10 @@ whole is known of each, waiting and our own time of all of them (see attach/stea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
+from torchdoctor.rules import curves
 from torchdoctor.run import Floats, Ints, Run, Trace
 from torchdoctor.signals import TIME_BACKWARD, TIME_DATA, TIME_FORWARD, TIME_OPTIMIZER, TIME_OWN, TIME_STEP
 
@@ -134,8 +134,8 @@ def _pick(chosen: np.ndarray, steps: Ints, rows: Rows) -> tuple[Ints, Rows]:
 
 def _together(traces: dict[str, Trace]) -> tuple[Ints, Rows]:
     """Values at the steps that all have, 0 where one is not finite."""
-    common = reduce(np.intersect1d, [trace.steps for trace in traces.values()])
-    at = {name: trace.values[np.searchsorted(trace.steps, common)] for name, trace in traces.items()}
+    common, rows = curves.rows_in_common(*traces.values())
+    at = {name: trace.values[row] for (name, trace), row in zip(traces.items(), rows, strict=True)}
     return common, {name: np.where(np.isfinite(values), values, 0.0).astype(np.float64) for name, values in at.items()}
 
 

@@ -61,7 +61,10 @@ class TestDisconnected:
         assert not found(wired(unreached=list(SHAPES)), DISCONNECTED)
 
     def test_all_reached_rules_it_out(self) -> None:
-        assert [type(s) for s in wired().detect(DISCONNECTED)] == [RuledOut]
+        assert [type(s) for s in wired(stepped=len(SHAPES)).detect(DISCONNECTED)] == [RuledOut]
+
+    def test_where_no_optimizer_stepped_nothing_is_ruled_out(self) -> None:
+        assert not wired(stepped=0).detect(DISCONNECTED)
 
 
 class TestNotOptimized:

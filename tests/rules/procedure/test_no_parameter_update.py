@@ -145,4 +145,12 @@ def test_gradients_that_are_nan_are_not_called_zero() -> None:
 
 
 def test_weights_that_all_change_rule_it_out() -> None:
-    assert [type(s) for s in trained([]).fact(phase()).detect(NAME)] == [RuledOut]
+    (said,) = trained([], stepped=3, compared=3).fact(phase()).detect(NAME)
+    assert isinstance(said, RuledOut) and "all 3" in said.text
+    (said,) = trained([], stepped=3, compared=2).fact(phase()).detect(NAME)
+    assert isinstance(said, RuledOut) and "2 of 3" in said.text
+
+
+@pytest.mark.parametrize("compared", [0, None])
+def test_weights_that_were_never_compared_are_not_called_changed(compared: int | None) -> None:
+    assert not trained([], stepped=3, compared=compared).fact(phase()).detect(NAME)

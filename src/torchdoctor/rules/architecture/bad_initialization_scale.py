@@ -115,7 +115,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield _too_large(run, loss, chance, amplified, grown)
     elif _fades(run, gains):
         yield _too_small(run, loss, gains)
-    elif loss < chance.ratio * chance.loss:
+    elif chance.loss / chance.ratio < loss < chance.ratio * chance.loss:
         text = f"the first loss, {curves.figure(loss)}, is about what chance gives ({chance.text})"
         yield RuledOut(RULE.name, text, LOSS_TRAIN.name, loss)
 

@@ -147,7 +147,7 @@ def _has_rate(run: Run) -> bool:
     """The rate at two thirds of the run, from where on the loss is flat, against its highest."""
     for key in run.keys(LEARNING_RATE):
         trace = run.scalar(LEARNING_RATE, key)
-        if len(trace) and trace.values[2 * len(trace) // 3] < RATE_LEFT * np.nanmax(trace.values):
+        if len(trace) and trace.values[2 * len(trace) // 3] < RATE_LEFT * curves.greatest(trace.values):
             return False
     return True
 

@@ -69,12 +69,13 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if wiring is None or wiring.updates < MIN_UPDATES:
         return
     trained = set(run.parameters) - {*wiring.frozen, *wiring.unheld, *wiring.unreached}
+    backwards = run.phase.backwards if run.phase else 1
     excused = {*wiring.unregistered, *_seen_with_gradient(run)}
     lost = [n for n in wiring.unreached if n not in excused]
     if not lost:
-        yield RuledOut(RULE.name, f"the loss reaches all {len(trained)} parameters that an optimizer holds")
+        if wiring.stepped and backwards and not wiring.unreached:
+            yield RuledOut(RULE.name, f"the loss reaches all {wiring.stepped} parameters that an optimizer holds")
         return
-    backwards = run.phase.backwards if run.phase else 1
     if trained and backwards:
         yield _finding(run, wiring, lost, trained)
 

@@ -158,9 +158,10 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         norms = _norms(run)
         if len(norms) >= MIN_HISTORY and norms.broke_at is None:
             ratio = float(norms.values.max() / max(np.median(norms.values), 1e-30))
-            if ratio < JUMP / 10:
+            if 1 <= ratio < JUMP / 10:
+                signal = CLIP_NORM if len(run.scalar(CLIP_NORM)) else GRADIENT_GLOBAL_L2
                 text = f"the largest gradient norm is {ratio:.1f} times the median"
-                yield RuledOut(RULE.name, text, GRADIENT_GLOBAL_L2.name, ratio)
+                yield RuledOut(RULE.name, text, signal.name, ratio)
 
 
 def rising(run: Run, layers: tuple[Layer, ...]) -> Profile | None:

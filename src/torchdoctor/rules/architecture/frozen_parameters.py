@@ -90,7 +90,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield _everything(run, sorted(frozen), wiring.total)
         return
     if not wiring.frozen:
-        yield RuledOut(RULE.name, f"all {wiring.total} parameters require gradients", "wiring", 0.0)
+        if wiring.total:
+            yield RuledOut(RULE.name, f"all {wiring.total} parameters require gradients", "wiring", 0.0)
         return
     still = {k: f for k, f in facts.items() if f.frozen}
     fresh = _fresh(run, frozen, still.values())

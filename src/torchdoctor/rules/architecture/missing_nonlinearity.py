@@ -96,7 +96,7 @@ class Pair:
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     pairs: dict[tuple[str, str], Pair] = {}
     layers: dict[str, dict[str, Any]] = {}
-    others, last = 0, set()
+    others, last, linear = 0, set(), 0
     for fact in run.facts(LayersFact):
         layers.update({layer["name"]: layer for layer in fact.layers})
         last.update(layer["name"] for layer in fact.layers[:1])
@@ -107,10 +107,13 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
             elif _counts(run, layers[link["above"]], layers[link["below"]]):
                 pair = Pair(layers[link["below"]], layers[link["above"]], ops)
                 pairs[link["below"], link["above"]] = pair
+            else:
+                linear += 1
     if pairs:
         yield _finding(run, list(pairs.values()), layers, last, _is_linear(run, layers, others, pairs))
-    elif others:
-        yield RuledOut(RULE.name, "an activation stands between any two layers that follow one another", "layers", 0.0)
+    elif others and not linear:
+        text = f"something nonlinear stands between the layers of all {others} pairs that follow one another"
+        yield RuledOut(RULE.name, text, "layers", 0.0)
 
 
 def _counts(run: Run, above: dict[str, Any], below: dict[str, Any]) -> bool:

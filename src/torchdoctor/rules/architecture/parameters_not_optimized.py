@@ -81,7 +81,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         yield _stale(run, used, wiring.stale)
     elif used and of_modules and not _were_held_before(run, wiring):
         yield _forgotten(run, wiring, used)
-    elif not wiring.unheld:
+    elif held and run.optimizers and not wiring.unheld:
         yield RuledOut(RULE.name, f"optimizers hold all {len(held)} trainable parameters")
 
 

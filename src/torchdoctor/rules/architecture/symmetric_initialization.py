@@ -86,7 +86,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     elif len(spread := run.matrix(WEIGHT_UNIT_SPREAD).first(1).values) and np.isfinite(spread).any():
         least = float(np.nanmin(spread))
         if least > EQUAL:
-            yield RuledOut(RULE.name, "units of every layer start different", WEIGHT_UNIT_SPREAD.name, least)
+            text = f"units start different in all {int(np.isfinite(spread).sum())} weight matrices that were compared"
+            yield RuledOut(RULE.name, text, WEIGHT_UNIT_SPREAD.name, least)
 
 
 def symmetric_layer(run: Run, layer: Layer) -> Symmetric | None:

@@ -77,7 +77,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     share = float(np.median(shares))
     if share >= CHANGED:
         yield _finding(run, share, len(shares), groups)
-    elif share == 0.0:
+    elif not np.any(shares):
         text = "the validation samples were the same, bit for bit, in every validation"
         yield RuledOut(RULE.name, text, ValidationBatchFact.kind, 0.0)
 

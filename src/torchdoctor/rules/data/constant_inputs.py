@@ -39,6 +39,7 @@ from torchdoctor.facts import TRAIN, InputsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.data.finite_batches import finite_batches
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -85,25 +86,25 @@ DEAD_SAMPLES = 200
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    distinct = run.scalar(BATCH_DISTINCT, TRAIN).values
-    sizes = run.scalar(BATCH_SIZE, TRAIN).values
-    if len(distinct) < LEAST_LOOKS or not len(sizes) or np.median(sizes) < LEAST_SAMPLES or not targets_differ(run):
+    distinct = finite_batches(run, BATCH_DISTINCT)
+    size = curves.median(run.scalar(BATCH_SIZE, TRAIN).values)
+    if len(distinct) < LEAST_LOOKS or not size >= LEAST_SAMPLES or not targets_differ(run):
         return
-    counted = np.minimum(float(np.median(sizes)), 256)
-    spread = run.scalar(BATCH_SPREAD, TRAIN).values
-    if float((distinct * counted < 1.5).mean()) > 0.9:
-        yield _identical(run, int(np.median(sizes)), len(distinct))
+    spread = finite_batches(run, BATCH_SPREAD)
+    if float((distinct * min(size, 256) < 1.5).mean()) > 0.9:
+        yield _identical(run, int(size), len(distinct))
     elif len(spread) >= LEAST_LOOKS and is_too_little(run, float(np.median(spread))):
         yield _alike(run, float(np.median(spread)))
     elif (dead := dead_features(run)) is not None:
         yield _dead(run, *dead)
-    elif float(np.median(distinct)) > 0.99:
-        yield RuledOut(RULE.name, "samples differ within every batch", BATCH_DISTINCT.name, float(np.median(distinct)))
+    elif float(distinct.min()) > 0.99:
+        text = f"samples differ within each of {len(distinct)} batches that were looked at"
+        yield RuledOut(RULE.name, text, BATCH_DISTINCT.name, float(distinct.min()))
 
 
 def targets_differ(run: Run) -> bool:
     classes, stds = run.scalar(LABEL_CLASSES, TRAIN).values, run.scalar(TARGET_STD, TRAIN).values
-    return bool((len(classes) and np.median(classes) > 1) or (len(stds) and np.nanmedian(stds) > 0))
+    return bool(curves.median(classes) > 1 or curves.median(stds) > 0)
 
 
 def is_too_little(run: Run, spread: float) -> bool:

@@ -42,6 +42,7 @@ Learning in Deep Neural Networks" (2020).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -94,7 +95,7 @@ FEW = 0.35
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     fact = run.last_fact(LeakageFact)
-    if fact is None or fact.samples < LEAST_SAMPLES or not fact.told:
+    if fact is None or fact.samples < LEAST_SAMPLES or not fact.told or not all(map(math.isfinite, fact.told)):
         return
     width = int(np.prod(fact.shape)) if fact.shape else 0
     classes = fact.task == "classes" or _is_binary(run)
@@ -176,8 +177,8 @@ def _finding(run: Run, fact: LeakageFact, leaks: list[tuple[int, float]], limit:
     ]
     accuracy, held = run.scalar(ACCURACY_VALIDATION).values, run.scalar(LOSS_VALIDATION)
     if len(accuracy):
-        text = f"validation accuracy reaches {float(np.nanmax(accuracy)):.1%}"
-        evidence.append(Evidence(text, ACCURACY_VALIDATION.name, float(np.nanmax(accuracy))))
+        text = f"validation accuracy reaches {curves.greatest(accuracy):.1%}"
+        evidence.append(Evidence(text, ACCURACY_VALIDATION.name, curves.greatest(accuracy)))
     elif len(held):
         low = float(np.nanmin(held.values))
         evidence.append(Evidence(f"validation loss falls to {curves.figure(low)}", LOSS_VALIDATION.name, low))

@@ -130,18 +130,18 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
 def label_order(run: Run) -> Order | None:
     """Entropy of labels within batches against that of random batches; None where labels are no classes."""
     entropies = run.scalar(LABEL_ENTROPY, TRAIN)
+    values = entropies.values[np.isfinite(entropies.values)]
     facts = [f for f in run.facts(LabelsFact) if f.phase == TRAIN]
     counts = Counter[str]()
     for fact in facts:
         counts.update(fact.counts)
     batches = sum(f.batches for f in facts)
     sizes = run.scalar(BATCH_SIZE, TRAIN).values
-    if len(entropies) < LEAST_LOOKS or not batches or len(counts) < 2:
+    if len(values) < LEAST_LOOKS or not batches or len(counts) < 2:
         return None
     labels = round(counts.total() / batches)
     if labels < 2 or (len(sizes) and labels > 1.5 * float(np.median(sizes))):
         return None
-    values = entropies.values[np.isfinite(entropies.values)]
     shares = np.array(list(counts.values()), np.float64) / counts.total()
     expected, spread = random_entropy(shares, labels)
     spread = max(spread, 1e-6)

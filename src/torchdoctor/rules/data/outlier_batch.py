@@ -136,9 +136,11 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     outliers = [o for step, fact in spikes for o in examine(step, fact, usual)]
     if len({o.step for o in outliers}) >= LEAST_SHARE * len(spikes) and outliers:
         yield _finding(run, outliers, len(spikes), usual)
-    elif any(f.input_size is not None for _, f in spikes):
-        text = f"the batches of {len(spikes)} steps with a spiking loss are no larger than others"
-        yield RuledOut(RULE.name, text, SpikeFact.kind, float(len(spikes)))
+        return
+    compared = sum(f.input_size is not None and math.isfinite(f.input_size) for _, f in spikes)
+    if compared and not outliers:
+        text = f"the loader's batches at {compared} of {len(spikes)} steps with a spiking loss are of the usual size"
+        yield RuledOut(RULE.name, text, SpikeFact.kind, float(compared))
 
 
 def typical(run: Run) -> Usual | None:
@@ -146,14 +148,14 @@ def typical(run: Run) -> Usual | None:
     low, high = run.scalar(INPUT_MIN, TRAIN).values, run.scalar(INPUT_MAX, TRAIN).values
     if not len(std) or len(mean) != len(std) or len(low) != len(high) or not len(low):
         return None
-    size = float(np.nanmedian(np.hypot(mean, std)))
-    peak = float(np.nanmedian(np.maximum(np.abs(low), np.abs(high))))
+    size = curves.median(np.hypot(mean, std))
+    peak = curves.median(np.maximum(np.abs(low), np.abs(high)))
     target_mean, target_std = run.scalar(TARGET_MEAN, TRAIN).values, run.scalar(TARGET_STD, TRAIN).values
     same = len(target_mean) == len(target_std) > 0
     targets = np.hypot(target_mean, target_std) if same else np.zeros(0)
-    target = float(np.nanmedian(targets)) if same else None
+    target = curves.median(targets) if np.isfinite(targets).any() else None
     batches = run.scalar(BATCH_SIZE, TRAIN).values
-    batch = float(np.nanmedian(batches)) if len(batches) else None
+    batch = curves.median(batches) if np.isfinite(batches).any() else None
     return Usual(size, peak, target, targets, batch) if size > 0 else None
 
 

@@ -49,6 +49,7 @@ import numpy as np
 from torchdoctor.facts import TRAIN, InputsFact, LoaderFact, MembershipFact, SplitFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
+from torchdoctor.rules.data.finite_batches import finite_batches
 from torchdoctor.rules.data.membership import members, validation_size
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
@@ -111,8 +112,7 @@ SUCCESSIVE = 0.3
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    repeated = run.scalar(BATCH_REPEATED, TRAIN)
-    values = repeated.values[np.isfinite(repeated.values)]
+    values = finite_batches(run, BATCH_REPEATED)
     if len(values) >= LEAST_LOOKS and float((values >= SAME).mean()) > 0.9:
         yield from judge_same(run, len(values) + 1)
     elif (same := equal_targets(run)) is not None:

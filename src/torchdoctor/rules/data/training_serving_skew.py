@@ -41,6 +41,7 @@ Shift" (2019). Yurdakul, "Statistical Properties of Population Stability Index" 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -109,7 +110,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     words = fact.tokens is not None and fact.tokens > OTHER_TOKENS
     if fact.mismatches or fact.explanation or words or shifted.any:
         yield _finding(fact, shifted, words)
-    elif fact.distance or fact.tokens is not None:
+    elif all(map(math.isfinite, fact.distance)) and (fact.distance or fact.tokens is not None):
         farthest = max(fact.distance, default=fact.tokens or 0.0)
         text = f"{fact.samples} samples from use have the mean and spread of what was trained on"
         yield RuledOut(RULE.name, text, SkewFact.kind, farthest)

@@ -149,7 +149,7 @@ def _is_slow(run: Run) -> bool:
 
 def _too_tight(run: Run, clipping: Clipping) -> Finding:
     moved = movement.read(run)
-    ratio = float(np.nanmedian(moved.typical())) if moved is not None and moved.measured else None
+    ratio = curves.median(moved.typical()) if moved is not None and moved.measured else None
     harmless = movement.is_scale_free(run) or (
         ratio is not None and ratio >= SLOW and not (ratio < FAST and _is_slow(run))
     )

@@ -125,7 +125,7 @@ def is_steady(curve: Curve) -> bool:
 def is_motionless(run: Run, moved: Movement, curve: Curve) -> bool:
     """The weights can have moved by a few hundredths at most, and the loss stands where a constant guess stands; by a
     few ten-thousandths, where that is not known."""
-    travelled = float(np.nanmedian(moved.typical(0.9))) * max(run.steps, int(moved.steps[-1]) + 1)
+    travelled = curves.median(moved.typical(0.9)) * max(run.steps, int(moved.steps[-1]) + 1)
     known = baseline.chance(run) is not None
     return travelled < (TRAVELLED if known else STOOD_STILL) and curves.trend(curve.values).sigmas < SURE
 

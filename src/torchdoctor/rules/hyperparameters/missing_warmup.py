@@ -176,7 +176,7 @@ def starts_high(run: Run, until: int) -> bool:
         trace = run.scalar(LEARNING_RATE, key)
         head = trace.first()
         before = head.values[head.steps <= until]
-        if not len(before) or head.values[0] < NO_WARMUP * np.nanmax(trace.values):
+        if not len(before) or head.values[0] < NO_WARMUP * curves.greatest(trace.values):
             return False
         if before[-1] < 0.5 * head.values[0]:
             return False
@@ -185,7 +185,7 @@ def starts_high(run: Run, until: int) -> bool:
 
 def _finding(run: Run, throw: Throw, curve: Curve) -> Finding:
     optimizer = next(iter(run.optimizers.values()))
-    rate = float(np.nanmax(run.scalar(LEARNING_RATE, run.keys(LEARNING_RATE)[0]).values))
+    rate = curves.greatest(run.scalar(LEARNING_RATE, run.keys(LEARNING_RATE)[0]).values)
     warmup = max(20, int(0.05 * curve.steps[-1]))
     name = receiver(run, "step", "optimizer")
     return RULE.finding(

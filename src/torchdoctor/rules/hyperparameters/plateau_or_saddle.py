@@ -55,7 +55,7 @@ KNOWN, ASSUMED = 0.9, 0.6
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     fact = run.last_fact(LandscapeFact)
-    if fact is None:
+    if fact is None or not fact.place:
         return
     learned = _left(fact)
     if fact.place not in (FLAT, SADDLE):

@@ -178,11 +178,11 @@ def _lost_update(run: Run, name: str, parameter: ParameterFact) -> Lost | None:
         return None
     moved = ratio.column(name).values
     pushed = gradient.column(name).values
-    if len(moved) < LEAST_LOOKS or not np.nanmedian(pushed) > 0:
+    if len(moved) < LEAST_LOOKS or not curves.median(pushed) > 0:
         return None
-    weight, length = float(np.nanmedian(size.column(name).values)), float(np.nanmedian(norm.column(name).values))
-    step = _usual_step(run, float(np.nanmedian(pushed)), math.prod(parameter.shape))
-    median = float(np.nanmedian(moved))
+    weight, length = curves.median(size.column(name).values), curves.median(norm.column(name).values)
+    step = _usual_step(run, curves.median(pushed), math.prod(parameter.shape))
+    median = curves.median(moved)
     gap = weight * PRECISION[kind]
     share = _left_as_it_was(run, name)
     if step is None or not length > 0:

@@ -138,7 +138,7 @@ def flushed(run: Run) -> list[Evidence]:
         low, high = known & (scale <= scale[known].min()), known & (scale >= scale[known].max())
         few, many = float(np.median(share[high])), float(np.median(share[low]))
         size = mean.column(name).values if name in mean.columns else np.full(len(scale), np.nan)
-        if many - few >= FLUSHED and np.nanmedian((size * scale)[low]) < SMALLEST_NORMAL:
+        if many - few >= FLUSHED and curves.median((size * scale)[low]) < SMALLEST_NORMAL:
             least, most = figure(float(scale[known].min())), figure(float(scale[known].max()))
             text = f"{name}: {many:.0%} of its gradient is zero at scale {least}, {few:.0%} at {most}"
             found.append((many - few, text))

@@ -64,7 +64,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     first, last = float(scale.first(1).values[0]), float(values[-1])
     skipped = run.scalar(STEP_SKIPPED).values
     late = skipped[-max(len(skipped) // 4, 10) :]
-    share = float(np.nanmean(late)) if len(late) else 0.0
+    share = float(np.mean(late[np.isfinite(late)])) if np.isfinite(late).any() else 0.0
     under = last < UNDER <= first
     falling = last > 0 and first / last >= FALLEN and share >= SKIPPED
     if not (under or falling or last == 0):

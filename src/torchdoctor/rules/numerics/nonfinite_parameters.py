@@ -152,7 +152,7 @@ def _from_counts(run: Run) -> list[Broken]:
         if part is None or not len(part):
             continue
         for i, name in enumerate(trace.columns):
-            bad = np.flatnonzero(part.high[:, i] > 0)
+            bad = np.flatnonzero((part.high[:, i] > 0) & np.isfinite(part.high[:, i]))
             if len(bad):
                 found.append(Broken(name, "parameter", int(part.steps[bad[0]]), int(part.high[bad[0], i])))
     return found

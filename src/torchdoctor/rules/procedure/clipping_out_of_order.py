@@ -40,6 +40,7 @@ import numpy as np
 
 from torchdoctor.facts import ClipFact, OrderFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
+from torchdoctor.rules import curves
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.places import call_places, known, receiver
 from torchdoctor.rules.rule import Rule
@@ -87,7 +88,9 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     reason = _before_unscaling(run, orders) or _nothing_clipped(run) or _useless(run, orders, clips)
     if reason is not None:
         yield _finding(run, clips, reason)
-    elif orders and len(run.optimizers) == 1 and all(_in_order(calls) for calls in orders if "clip" in calls):
+        return
+    clipped = [calls for calls in orders if "clip" in calls]
+    if clipped and len(run.optimizers) == 1 and all(map(_in_order, clipped)):
         yield RuledOut(RULE.name, "gradients are clipped between backward and step")
 
 
@@ -102,15 +105,15 @@ def _last(calls: Sequence[str], name: str) -> int:
 
 def _before_unscaling(run: Run, orders: list[list[str]]) -> Reason | None:
     scale = run.scalar(SCALE)
-    if not len(scale) or not float(np.nanmax(scale.high)) > 1:
+    if not len(scale) or not curves.greatest(scale.high) > 1:
         return None
     scaled = [c for c in orders if "clip" in c and "unscale" in c]
     wrong = [c for c in scaled if c.index("clip") < c.index("unscale") and c.index("clip") > c.index("backward")]
     if not wrong or len(wrong) < len(scaled):
         return None
-    size, step = float(np.nanmax(scale.high)), receiver(run, "step", "optimizer")
+    size, step = curves.greatest(scale.high), receiver(run, "step", "optimizer")
     norms = run.scalar(CLIP_NORM)
-    seen = f"; clipping saw norms around {figure(float(np.nanmedian(norms.values)))}" if len(norms) else ""
+    seen = f"; clipping saw norms around {figure(curves.median(norms.values))}" if len(norms) else ""
     return Reason(
         "gradients are clipped before they are unscaled",
         f"The gradients still carry the loss scale ({figure(size)}) when they are compared with the threshold, so "

@@ -74,7 +74,9 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         part = share(affected, whole)
         if part >= SHARE and sum(s.length for s in affected) >= MIN_UPDATES:
             yield _finding(run, model, affected, part)
-    if fine and any(s.modes.dropout_training or s.modes.norm_training for w in found.values() for s in w):
+    modes = [s.modes for whole in found.values() for s in whole]
+    silent = any(set(m.norm_eval) - set(m.norm_frozen) or m.dropout_eval or not m.training for m in modes)
+    if fine and not silent and any(m.dropout_training or m.norm_training for m in modes):
         yield RuledOut(RULE.name, "training passes ran in train mode throughout")
 
 

@@ -43,6 +43,7 @@ import numpy as np
 
 from torchdoctor.facts import FrozenChangeFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
+from torchdoctor.rules import curves
 from torchdoctor.rules.places import call_places, known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -200,7 +201,7 @@ def _is_flat(run: Run) -> bool:
 
 def _decayed(run: Run, names: Sequence[str]) -> Finding:
     moves = run.matrix(UPDATE_RATIO)
-    ratio = max(float(np.nanmedian(moves.column(n).values)) for n in names)
+    ratio = max(curves.median(moves.column(n).values) for n in names)
     return RULE.finding(
         severity=Severity.WARNING,
         confidence=0.8,

@@ -78,6 +78,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     kept, marked = run.scalar(GRAPHS_KEPT), run.scalar(GRAPHS_MARKED)
     if len(kept) < LOOKS or len(kept) != len(marked):
         return
+    if not np.isfinite(kept.high).all() or not np.any(marked.high >= 1):
+        return
     held = kept.high >= KEPT
     if held.sum() >= 2 and float(np.max(kept.high / np.maximum(marked.high, 1))) >= KEPT_SHARE:
         yield _stored_losses(run, int(kept.steps[int(np.argmax(held))]), int(kept.high.max()), int(marked.high.max()))

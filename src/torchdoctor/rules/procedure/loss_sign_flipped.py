@@ -291,7 +291,7 @@ def _climbs(run: Run, loss: LossCurve) -> str | None:
     if moved is None or chance is None or not _are_small(moved.until(int(loss.curve.steps[-1]))):
         return None
     cosines = run.scalar(GRADIENT_COSINE).values
-    if len(cosines) and float(np.nanmedian(cosines)) < 0:  # it jumps from wall to wall: a rate too high climbs so
+    if curves.median(cosines) < 0:  # it jumps from wall to wall: a rate too high climbs so
         return None
     accuracy, call = run.scalar(ACCURACY_TRAIN), baseline.only_call(run)
     if call is not None and call.classes and len(accuracy) >= 3:

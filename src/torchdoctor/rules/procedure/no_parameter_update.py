@@ -33,6 +33,7 @@ PyTorch tutorial, "Optimizing Model Parameters"; PyTorch documentation, torch.op
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ import numpy as np
 
 from torchdoctor.facts import OptimizerFact, OrderFact, PhaseFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
+from torchdoctor.rules import curves
 from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.places import call_places, call_site, known, receiver
 from torchdoctor.rules.rule import Rule
@@ -107,8 +109,10 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     cleared = any(_cleared_before_step(f) for f in run.facts(OrderFact))
     if still or rateless or (gradientless and (cleared or phase.backwards == 0)):
         yield _finding(run, phase, held if still else 0, _reason(run, phase, rateless, cleared, gradientless))
-    elif held and not unchanged:
-        yield RuledOut(RULE.name, f"all {held} parameters that an optimizer holds changed")
+    elif wiring is not None and wiring.compared and wiring.updates >= MIN_UPDATES and not unchanged:
+        count = f"all {held}" if wiring.compared >= held else f"{wiring.compared} of {held}"
+        text = f"{count} parameters that an optimizer holds were compared with their start: each changed"
+        yield RuledOut(RULE.name, text)
 
 
 def _rates_are_zero(run: Run) -> bool:
@@ -146,7 +150,7 @@ def _reason(run: Run, phase: PhaseFact, rateless: bool, cleared: bool, gradientl
             f"{step}.zero_grad()\nloss.backward()\n{step}.step()",
             ("zero_grad", "step"),
         )
-    if len(skipped) and np.nanmin(skipped.low) == 1:
+    if len(skipped) and bool((skipped.low == 1).all()):
         return Reason(
             "the gradient scaler skips every update",
             "Every gradient overflows in half precision, so the scaler drops every step.",
@@ -195,7 +199,8 @@ def _finding(run: Run, phase: PhaseFact, still: int, reason: Reason) -> Finding:
     if still:
         text = f"all {still} parameters that the optimizer holds are bit for bit what they were at the start"
         evidence.append(Evidence(text, value=0.0))
-    rates = [float(np.nanmax(run.scalar(LEARNING_RATE, k).high)) for k in run.keys(LEARNING_RATE)]
+    rates = [curves.greatest(run.scalar(LEARNING_RATE, k).high) for k in run.keys(LEARNING_RATE)]
+    rates = [rate for rate in rates if math.isfinite(rate)]
     if rates:
         evidence.append(Evidence(f"largest learning rate seen: {max(rates):g}", LEARNING_RATE.name, max(rates)))
     loss = loss_curve(run)

@@ -40,6 +40,7 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, ModesFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
+from torchdoctor.rules import curves
 from torchdoctor.rules.loss_curve import loss_keys
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
@@ -144,7 +145,7 @@ def _moved(run: Run, first: int, last: int) -> float | None:
     ratios = run.matrix(UPDATE_RATIO).between(first, last)
     if len(ratios) and np.isfinite(ratios.values).any():
         largest_S = np.nanmax(np.where(np.isfinite(ratios.values), ratios.values, np.nan), axis=1)
-        return float(np.nanmedian(largest_S)) * (last - first)
+        return curves.median(largest_S) * (last - first)
     losses = [run.scalar(LOSS_TRAIN, key).between(first, last).values for key in loss_keys(run)]
     spread = [float(np.ptp(v[np.isfinite(v)])) / max(abs(float(np.nanmean(v))), 1e-12) for v in losses if len(v) > 1]
     return max(spread, default=None) if wiring is not None else None

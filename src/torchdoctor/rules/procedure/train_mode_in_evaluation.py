@@ -58,7 +58,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         affected = [s for s in whole if _is_training(s.modes)]
         if affected and is_trained(run, model) and _is_training(whole[-1].modes) and share(affected, whole) >= SHARE:
             yield _finding(run, model, affected)
-    if found and not any(_is_training(s.modes) for whole in found.values() for s in whole):
+    if found and not any(s.modes.training or _is_training(s.modes) for whole in found.values() for s in whole):
         yield RuledOut(RULE.name, "validation passes ran in eval mode")
 
 

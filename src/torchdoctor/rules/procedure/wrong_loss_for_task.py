@@ -109,7 +109,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     found = [m for call in calls if (m := _misuse(run, call)) is not None]
     if found:
         yield _finding(min(found, key=lambda m: (m.severity.rank, -m.confidence)))
-    elif calls and all(c.function == "cross_entropy" and c.target_dtype == "int64" for c in calls):
+    elif calls and all(c.function == "cross_entropy" and c.target_dtype == "int64" and c.classes for c in calls):
         yield RuledOut(RULE.name, f"cross-entropy over {calls[0].classes} classes gets class indices")
 
 

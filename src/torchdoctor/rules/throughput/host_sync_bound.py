@@ -35,6 +35,7 @@ import numpy as np
 
 from torchdoctor.facts import SynchronisationFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
+from torchdoctor.rules import curves
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -65,7 +66,7 @@ def detect(run: Run) -> Iterator[Finding]:
     times = run.scalar(TIME_STEP).values
     if not facts or not np.isfinite(times).any():
         return
-    step = float(np.nanmedian(times))
+    step = curves.median(times)
     calls = sum(f.count / f.steps for f in facts)
     share = sum(_cost(f) for f in facts) / max(step, 1e-9)
     if calls >= LEAST_CALLS and share >= LEAST_SHARE:
