@@ -119,10 +119,11 @@ CASES = {
     "full from the beginning": {
         "prepare": tmpfs("size=64k") + "; dd if=/dev/zero of=@/runs/fill bs=1k count=80 2>/dev/null"
     },
-    "full at half, space again later": {
-        "prepare": tmpfs("size=8m"),
-        "half": "dd if=/dev/zero of=@/runs/fill bs=64k 2>/dev/null; sleep 1; rm @/runs/fill",
-    },
+    "full at half, space again later": dict(  # nothing need be lost: the script rests until there is space again
+        prepare=tmpfs("size=8m"),
+        half="dd if=/dev/zero of=@/runs/fill bs=64k 2>/dev/null; sleep 1; rm @/runs/fill",
+        **QUIET,
+    ),
     "full at half and for good": {
         "prepare": tmpfs("size=8m"),
         "half": "dd if=/dev/zero of=@/runs/fill bs=4k 2>/dev/null",
@@ -158,7 +159,8 @@ CASES = {
         **QUIET,
     ),
     "TMPDIR nowhere": dict(env={"TMPDIR": "/nowhere/at/all"}, **QUIET),
-    "/dev/shm read-only": dict(prepare="mount -o remount,ro /dev/shm", **QUIET),
+    # A bind of its own: to remount /dev/shm itself makes it read-only for every process of the machine.
+    "/dev/shm read-only": dict(prepare="mount --bind /dev/shm /dev/shm && mount -o remount,ro,bind /dev/shm", **QUIET),
     "file size limit 50 KB": {"limits": {"FSIZE": 50_000}},
     "20 descriptors": dict(limits={"NOFILE": 20}, **QUIET),
     "12 descriptors": dict(limits={"NOFILE": 12}, **QUIET),
