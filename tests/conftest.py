@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / f"torchdoctor-tests-state-{os.getuid()}")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from hypothesis import settings

@@ -13,6 +13,9 @@ from recording import record
 from torchdoctor.errors import CaptureError, ScriptError, UsageError
 from torchdoctor.experiments import replay as replays
 from torchdoctor.experiments.changes import Changes, read_changes
+from torchdoctor.experiments.recorded_script import RecordedScript, find_script
+from torchdoctor.store.environment import describe
+from torchdoctor.store.origin import is_own, sign
 from torchdoctor.store.replays import read_replays
 
 SCRIPT = """
@@ -203,4 +206,95 @@ def test_without_a_capture_it_says_how_to_get_one(tmp_path: Path) -> None:
 )
 def test_a_script_that_cannot_be_trusted_is_asked_for(tmp_path: Path, info: dict, said: str) -> None:
     with pytest.raises(ScriptError, match=said):
-        replays._recorded_target(tmp_path, info)
+        find_script(tmp_path, info)
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict:
+    """What a run of this user's says, standing in the folder of its script."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print(1)\n")
+    return describe(["train.py", "--lr", "0.1"])
+
+
+def test_an_own_run_of_an_unchanged_script_raises_no_doubt(tmp_path: Path, mine: dict) -> None:
+    script = find_script(tmp_path, mine)
+    assert script.target.words == [str(tmp_path / "train.py"), "--lr", "0.1"]
+    assert (script.folder, script.doubts) == (tmp_path, ())
+
+
+@pytest.mark.parametrize(
+    ("edit", "doubts"),
+    [
+        ({"argv": ["train.py", "--delete-everything"]}, 1),
+        ({"argv": ["deploy.py"]}, 2),
+        ({"script_sha256": ""}, 2),
+        ({"script_sha256": None}, 2),
+        ({"script_sha256": [1]}, 2),
+        ({"origin": ""}, 1),
+        ({"origin": "\udc80"}, 1),
+        ({"origin": "0" * 64}, 1),
+        ({"cwd": "."}, 1),
+    ],
+)
+def test_a_forged_run_starts_nothing_unasked(tmp_path: Path, mine: dict, edit: dict, doubts: int) -> None:
+    (tmp_path / "deploy.py").write_text("print(2)\n")
+    script = find_script(tmp_path, mine | edit)
+    assert len(script.doubts) == doubts
+    with pytest.raises(ScriptError, match="--yes"):
+        replays._approved(script, tmp_path, None)
+    asked: list[RecordedScript] = []
+    assert replays._approved(script, tmp_path, lambda s: not asked.append(s)) is script and asked == [script]
+
+
+def test_a_changed_script_starts_only_with_a_yes(folder: Path) -> None:
+    kept = (folder / "train.py").read_text()
+    (folder / "train.py").write_text(kept + "\n# changed\n")
+    try:
+        done = preloaded_torchdoctor("replay", "run", cwd=folder)
+        assert done.returncode == 2 and "train.py" in done.stderr and "has changed" in done.stderr
+        assert "has changed" in told(folder, "--yes")[1]
+    finally:
+        (folder / "train.py").write_text(kept)
+
+
+@pytest.mark.parametrize("place", ["", "captures", "captures/step-000001-nonfinite", "x/y"])
+@pytest.mark.parametrize("kind", ["run.json", "run-r3.json", "scalars-r0-s000-p1-000000.arrow"])
+def test_nothing_that_lies_in_a_run_folder_is_started(tmp_path: Path, mine: dict, place: str, kind: str) -> None:
+    run = record(tmp_path / "runs" / "a")
+    for path in run.iterdir():
+        path.rename(run / kind) if path.name == "run.json" else path.unlink()
+    inside = run / place
+    inside.mkdir(parents=True, exist_ok=True)
+    (inside / "train.py").write_text("print(3)\n")
+    relative = str((inside / "train.py").relative_to(tmp_path))
+    for argv in ([relative], [f"runs/../{relative}"], [str(inside / "train.py")]):
+        with pytest.raises(ScriptError, match="run folder"):
+            find_script(tmp_path, describe(argv))
+    with pytest.raises(ScriptError, match="run folder"):
+        replays._named_target([relative], None)
+    with pytest.raises(ScriptError, match="run folder"):
+        find_script(tmp_path, mine | {"argv": [str(tmp_path / "train.py")], "cwd": str(inside)})
+
+
+def test_a_link_to_a_script_in_a_run_folder_is_not_followed(tmp_path: Path, mine: dict) -> None:
+    run = record(tmp_path / "runs" / "a")
+    (run / "train.py").write_text("print(3)\n")
+    (tmp_path / "link.py").symlink_to(run / "train.py")
+    with pytest.raises(ScriptError, match="run folder"):
+        find_script(tmp_path, mine | {"argv": ["link.py"]})
+
+
+def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    info = {"argv": ["train.py"], "cwd": "/", "script_sha256": "0"}
+    signed = info | {"origin": sign(info)}
+    key = next(path for path in tmp_path.rglob("*") if path.is_file())
+    assert is_own(signed) and key.stat().st_mode & 0o077 == 0
+    assert key.read_bytes().hex() not in json.dumps(signed)
+    key.chmod(0o644)
+    assert not is_own(signed)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
+    assert not is_own(signed)
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
+    assert "origin" not in describe(["train.py"])

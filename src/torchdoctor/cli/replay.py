@@ -21,6 +21,7 @@ from torchdoctor.shelf import resolve
 from torchdoctor.store.replays import Replayed, keep_replay
 
 if TYPE_CHECKING:
+    from torchdoctor.experiments.recorded_script import RecordedScript
     from torchdoctor.experiments.replay import Replay
 
 NOT_REPLAYED = 1
@@ -45,6 +46,7 @@ class ReplayCommand(click.Command):
 @click.option("--with", "changes", multiple=True, metavar="CHANGE", help="lr=0.1x, lr=0.001, clip=1.0 or fp32.")
 @click.option("--step-fn", metavar="FILE:FUNCTION", help="Call this with the captured step instead of a script.")
 @click.option("--from-start", is_flag=True, help="Let the script run up to the step by itself.")
+@click.option("--yes", is_flag=True, help="Start the script that the run names even if it has changed.")
 @click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
 @click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Keep what the script prints.")
 @click.pass_context
@@ -55,14 +57,16 @@ def command(
     changes: tuple[str, ...],
     step_fn: str | None,
     from_start: bool,
+    yes: bool,
     json_file: str | None,
     log: Path | None,
 ) -> None:
     """Run a captured step again in a fresh process, with every operation checked.
 
     It starts the script that recorded RUN (or the one after --) from its beginning, puts it into the captured state,
-    and lets its own loop run the step. --with sees whether the failure goes away under a change. What came of it is
-    kept with the run, and its page and report show it.
+    and lets its own loop run the step. It asks first where that script has changed, or where somebody else may have
+    recorded RUN. --with sees whether the failure goes away under a change. What came of it is kept with the run, and
+    its page and report show it.
     """
     from torchdoctor.console import Console
     from torchdoctor.experiments.changes import read_changes
@@ -74,14 +78,33 @@ def command(
         click.echo(f"torchdoctor: {note}", err=True)
     with tempfile.TemporaryDirectory() as scratch:
         kept = log or Path(scratch) / "log.txt"
-        with Console(stderr=True).status("the script runs again ..."):
-            found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept, step_fn, from_start)
+        status = Console(stderr=True).status("the script runs again ...")
+
+        def approve(script: RecordedScript) -> bool:
+            status.stop()
+            agreed = yes or _ask(directory, script)
+            status.start()
+            return agreed
+
+        with status:
+            found = replay(directory, step, wanted, ctx.meta[WORDS_KEY], kept, step_fn, from_start, approve)
         tail = kept.read_text(errors="replace").splitlines()[-8:] if found.reason and kept.is_file() else []
     _keep(directory, found)
     show(render(found, tail), sys.stderr if json_file == "-" else sys.stdout)
     if json_file:
         json.write_text(json.encode(found.to_dict()), json_file)
     sys.exit(0 if found.birth is not None or found.gone or found.raised is not None else NOT_REPLAYED)
+
+
+def _ask(directory: Path, script: RecordedScript) -> bool:
+    """Only of somebody who sits at the terminal; an answer that is piped in was not given to this question."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    click.echo(f"torchdoctor: {clean(directory)} asks to start", err=True)
+    click.echo(f"  {clean(script.words)}\n  in {clean(script.folder)}", err=True)
+    for doubt in script.doubts:
+        click.echo(f"  {clean(doubt)}", err=True)
+    return click.confirm("Start it?", default=False, err=True)
 
 
 def show(lines: Iterable[str], paper: TextIO) -> None:

@@ -1,7 +1,7 @@
 """A captured step, run again in a fresh process of the user's own script: where its first NaN or Inf was made.
 
-Nothing of the capture is executed. The script that runs is the one the user names, or the one that recorded the run,
-if the run is the user's own and the script lies in the folder in which the user stands.
+Nothing of the capture is executed. The script that runs is the one the user names, or the one that recorded the run;
+recorded_script.py says when the user is asked before.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import math
 import os
 import socket
 import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from torchdoctor import signals
 from torchdoctor.attach.options import EXCEPTION, NONFINITE
-from torchdoctor.attach.target import FILE, Target, read_target
+from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
 from torchdoctor.engine import examine
 from torchdoctor.errors import CaptureError, RunError, ScriptError, UsageError
 from torchdoctor.experiments.changes import Changes
+from torchdoctor.experiments.recorded_script import RecordedScript, find_script, refuse_what_came_with_a_run
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding
+from torchdoctor.launching import own_module
 from torchdoctor.run import Run, Seen
 from torchdoctor.store.captured import Capture, open_capture
 from torchdoctor.store.captures import CaptureEntry, list_captures
@@ -38,9 +39,10 @@ SECONDS = 3600.0
 SECONDS_UP = 120.0
 """What the run may have taken to come to a step for the script to be let run up to it without being asked."""
 REPORT_LIMIT = 1 << 20
-REDACTED = "***"
 COMPARED = tuple(f.name for f in fields(BirthFact) if f.name not in ("chain", "file", "code", "source", "noticed"))
 """What has to be equal to the bit for a replay to be called the same."""
+
+Approval = Callable[[RecordedScript], bool]
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,21 @@ def replay(
     log: Path | None = None,
     step_fn: str | None = None,
     from_start: bool = False,
+    approve: Approval | None = None,
 ) -> Replay:
     """Run a captured step again. `command`: the script and its arguments, if not those of the run; `log`: a file for
     what the script prints; `step_fn`: `file.py:function` to call in place of the script, see stepping.py; `from_start`:
     the script runs up to the step by itself. It does so, too, where the step alone does not break or another training
-    comes first, and it took the run no longer than SECONDS_UP to come there."""
+    comes first, and it took the run no longer than SECONDS_UP to come there. `approve` is asked before a script is
+    started that the run names and that may not be the one that recorded it."""
     entry = choose_capture(run, step)
     changes = changes or Changes()
     info = read_info(run / run_file(0))
-    given = Target(FILE, step_fn) if step_fn else read_target(command) if command else None
-    target = given or _recorded_target(run, info)
+    if step_fn or command:
+        target, cwd = _named_target(command, step_fn), None
+    else:
+        script = _approved(find_script(run, info), run, approve)
+        target, cwd = script.target, script.folder
     with open_capture(entry.path) as capture:
         changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve().parent)
         steps = capture.document.get("steps")
@@ -140,7 +147,6 @@ def replay(
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
     record = open_run(run)
     recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
-    cwd = None if given else info.get("cwd")
     request = Request(entry, changes, target, step_fn, from_start)
     surroundings = Surroundings(cwd, log, _alone() if processes else {})
     report = _control(request, surroundings) or _perform(request, surroundings)
@@ -233,22 +239,22 @@ def _alone() -> dict[str, str]:
     return ranks | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
-def _recorded_target(run: Path, info: dict[str, Any]) -> Target:
-    """The script that recorded the run, where it can be trusted to be that."""
-    words = [str(w) for w in info.get("argv") or []]
-    give = f"; give it yourself: torchdoctor replay {run} -- train.py ..."
-    if not words:
-        raise ScriptError(f"the run does not say which script it was{give}")
-    if any(REDACTED in word for word in words):
-        raise ScriptError(f"an argument of the script was kept out of the record as a secret{give}")
-    if hasattr(os, "getuid") and run.stat().st_uid != os.getuid():
-        raise ScriptError(f"{run} was recorded by somebody else, and what it names is not run for that reason{give}")
-    path = (Path(str(info.get("cwd") or ".")) / words[0]).resolve()
-    if path.suffix != ".py" or not path.is_file():
-        raise ScriptError(f"the script of the run is not there any more ({words[0]}){give}")
-    if not path.is_relative_to(Path.cwd()):
-        raise ScriptError(f"the script of the run, {path}, is not in this folder, and a run could name any{give}")
-    return Target(FILE, str(path), tuple(words[1:]))
+def _named_target(command: Sequence[str], step_fn: str | None) -> Target:
+    """What the user named on the command line."""
+    target = Target(FILE, step_fn) if step_fn else read_target(command)
+    if target.kind in (FILE, FOLDER):
+        refuse_what_came_with_a_run(Path(step_fn.rpartition(":")[0] if step_fn else target.what))
+    return target
+
+
+def _approved(script: RecordedScript, run: Path, approve: Approval | None) -> RecordedScript:
+    """The script, if nothing speaks against starting it or the user agrees."""
+    if script.doubts and not (approve is not None and approve(script)):
+        raise ScriptError(
+            f"{script.words} was not started in {script.folder}: {'; '.join(script.doubts)}. Look at it, then add "
+            f"--yes or name it yourself: torchdoctor replay {run} -- {script.words}"
+        )
+    return script
 
 
 def _changed_sources(capture: Capture, folder: Path) -> tuple[str, ...]:
@@ -299,7 +305,7 @@ class Request:
 class Surroundings:
     """Where, and where its output goes."""
 
-    cwd: Any
+    cwd: Path | None
     log: Path | None
     environment: dict[str, str]
 
@@ -321,13 +327,11 @@ def _perform(request: Request, surroundings: Surroundings) -> dict[str, Any]:
             "from_start": request.from_start,
         }
         letter.write_text(json.dumps(asked))
-        cwd = surroundings.cwd
-        folder = cwd if isinstance(cwd, str) and Path(cwd).is_dir() else None
         with (surroundings.log or Path(os.devnull)).open("wb") as output:
             try:
                 done = subprocess.run(
-                    [sys.executable, "-m", "torchdoctor.experiments.replaying", str(letter)],
-                    cwd=folder,
+                    own_module("torchdoctor.experiments.replaying", str(letter)),
+                    cwd=surroundings.cwd,
                     env={**os.environ, **surroundings.environment},
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def find_function(named: str) -> Any:
     file, _, name = named.rpartition(":")
     if not file or not Path(file).is_file():
         raise ScriptError(f"a step function is given as file.py:function, not {named!r}")
+    sys.path.insert(0, str(Path(file).resolve().parent))  # it may import what lies beside it, as a script may
     function = runpy.run_path(file, run_name="torchdoctor_replay").get(name)
     if not callable(function):
         raise ScriptError(f"there is no function {name!r} in {file}")

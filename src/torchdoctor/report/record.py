@@ -55,7 +55,7 @@ def describe_record(verdict: Verdict) -> list[dict[str, Any]]:
         "Hardware": _rows({**_table(run.get("hardware")), "platform": run.get("platform")}),
     }
     shown = {"hyperparameters", "argv", "cwd", "seeds", "torch_threads", "git", "packages", "python", "hardware"}
-    rest = {k: v for k, v in run.items() if k not in shown | {"platform", "process", "sessions", "format"}}
+    rest = {k: v for k, v in run.items() if k not in shown | {"platform", "process", "sessions", "format", "origin"}}
     times = {k: moment(v) for k in TIMES if isinstance(v := rest.get(k), int | float)}
     parts["Everything else"] = _rows({**rest, **times})
     return [{"name": name, "rows": rows, "open": name == "Hyperparameters"} for name, rows in parts.items() if rows]

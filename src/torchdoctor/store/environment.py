@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.scrubbing import scrub_argv, scrub_text
+from torchdoctor.store.origin import ORIGIN, sign
 
 PACKAGES = (
     "torch",
@@ -57,6 +58,7 @@ def describe(argv: Sequence[str], on_git: Callable[[dict[str, Any]], None] | Non
     parts: dict[str, Callable[[], Any]] = {
         "cwd": lambda: without_home(Path.cwd()),
         "script_sha256": lambda: digest_script(Path(argv[0])),
+        ORIGIN: lambda: sign(found),
         "python": lambda: {"version": platform.python_version(), "executable": without_home(Path(sys.executable))},
         "platform": lambda: f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": _packages,
