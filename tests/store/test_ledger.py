@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
+import types
+import typing
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchdoctor.facts import KINDS, Fact, HealthFact, LossCallFact
+from torchdoctor.facts import KINDS, Fact, HealthFact, InputsFact, LossCallFact
 from torchdoctor.store.ledger import KEEP_FIRST, KEEP_LAST, MAX_BYTES, Entry, FactLog, read_fact, write_fact
 
 
@@ -31,6 +36,54 @@ def example(cls: type[Fact]) -> Fact:
 def test_every_kind_comes_back_as_it_was(kind: str) -> None:
     fact = example(KINDS[kind])
     assert read_fact(kind, write_fact(fact)) == fact
+
+
+NUMBERS = st.floats() | st.sampled_from([math.nan, math.inf, -math.inf])
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(), lambda s: st.lists(s) | st.dictionaries(st.text(), s)
+)
+
+
+def values(hint: Any) -> st.SearchStrategy[Any]:
+    """Everything that a field of that type may hold."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of([values(a) for a in args])
+    if origin is list:
+        return st.lists(values(args[0]), max_size=3)
+    if origin is dict:
+        return st.dictionaries(st.text(), values(args[1]), max_size=3)
+    numbers = {float: NUMBERS | st.sampled_from([np.float32("nan"), np.float64(0.5)]), int: st.integers()}
+    return JSON if hint is Any else numbers[hint] if hint in numbers else st.from_type(hint)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_fact_comes_back_whatever_its_fields_hold(kind: str, data: st.DataObject) -> None:
+    hints = typing.get_type_hints(KINDS[kind])
+    fact = KINDS[kind](**{f.name: data.draw(values(hints[f.name])) for f in dataclasses.fields(KINDS[kind])})
+    text = write_fact(fact)
+    parsed = read_fact(kind, text)
+    assert parsed is not None and write_fact(parsed) == text
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@settings(max_examples=5)
+@given(data=st.data())
+def test_a_null_among_numbers_reads_as_not_a_number(kind: str, data: st.DataObject) -> None:
+    hints = typing.get_type_hints(KINDS[kind])
+    fact = KINDS[kind](**{f.name: data.draw(values(hints[f.name])) for f in dataclasses.fields(KINDS[kind])})
+    nulls = re.sub(r"(?<=[\[:,])(NaN)(?=[\],}])", "null", write_fact(fact))
+    assert read_fact(kind, nulls) is not None
+
+
+def test_feature_statistics_with_missing_numbers_are_read() -> None:
+    """Versions before November 2026 wrote null for the mean of a feature that was NaN in the whole batch."""
+    fields = {"phase": "train", "role": "input", "shape": [2, 2], "dtype": "float32", "feature_mean": [None, 1.5]}
+    fact = read_fact("inputs", json.dumps(fields))
+    assert isinstance(fact, InputsFact) and fact.feature_mean is not None
+    assert math.isnan(fact.feature_mean[0]) and fact.feature_mean[1] == 1.5 and fact.mean is None
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

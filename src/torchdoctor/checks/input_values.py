@@ -284,5 +284,5 @@ def _dead_columns(facts: list[InputsFact]) -> list[int]:
     return [
         i
         for i, (low, high) in enumerate(zip(zip(*lows, strict=True), zip(*highs, strict=True), strict=True))
-        if None not in low and min(low) == max(high)
+        if min(low) == max(high)
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax
 from torchdoctor.plots.chart import Chart, shorten
 from torchdoctor.plots.palette import HEAT, RED
 from torchdoctor.plots.png import picture_uri
@@ -89,9 +90,7 @@ def _place(m: Map, y: float) -> dict[str, Any]:
 
 def _tell(m: Map) -> str:
     queries, keys = m.weights.shape
-    lines = (
-        f"{m.layer}, head {m.head}\n{m.caption}\n{queries} queries x {keys} keys, at most {np.nanmax(m.weights):.2g}"
-    )
+    lines = f"{m.layer}, head {m.head}\n{m.caption}\n{queries} queries x {keys} keys, at most {nanmax(m.weights):.2g}"
     return plain_text(lines, 120)
 
 

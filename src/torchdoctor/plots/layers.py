@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax, nanmedian, nanmin
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, band, between, mark_findings, tell_when
 from torchdoctor.plots.heat import BROKEN, UNKNOWN, mark_rows, show_odd
@@ -83,7 +84,7 @@ def draw_update_ratio(run: Run, findings: Sequence[Finding] = ()) -> Chart | Non
     values = positive(trace.values)
     if len(trace.columns) > LINES:
         with unwarned():
-            least, most = np.nanmin(values, axis=1), np.nanmax(values, axis=1)
+            least, most = nanmin(values, axis=1), nanmax(values, axis=1)
         chart.data += between(least, most, trace.steps, GREY, "all layers")
     add_lines(chart, choose(trace, findings))
     mark_findings(chart, findings, int(trace.steps[-1]))
@@ -164,4 +165,4 @@ def _count(found: np.ndarray, names: Sequence[str]) -> str:
 def _late_levels(trace: Trace) -> Floats:
     """By column, the median of the last quarter; NaN where nothing was measured."""
     with unwarned():
-        return np.nanmedian(trace.values[-max(1, len(trace) // 4) :].astype(np.float64), axis=0)
+        return nanmedian(trace.values[-max(1, len(trace) // 4) :].astype(np.float64), axis=0)

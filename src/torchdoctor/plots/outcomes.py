@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from torchdoctor.distributions.binomial import at_least, at_most
+from torchdoctor.distributions.gaps import nanmean
 from torchdoctor.facts import VALIDATION, PredictionsFact, SamplesFact
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, line, percent
@@ -52,7 +53,7 @@ def _classes_title(fact: PredictionsFact, recall: Floats) -> str:
     never = [i for i, n in enumerate(fact.predicted) if not n and fact.support[i]]
     if never:
         return f"{len(never)} of {fact.classes} classes are never predicted ({', '.join(map(str, never[:5]))})"
-    mean, worst, best = float(np.nanmean(recall)), int(np.nanargmin(recall)), int(np.nanargmax(recall))
+    mean, worst, best = float(nanmean(recall)), int(np.nanargmin(recall)), int(np.nanargmax(recall))
     if mean == 0:
         return f"None of the {fact.classes} classes is ever found: no prediction is right"
     low, high = percent(recall[worst]), percent(recall[best])

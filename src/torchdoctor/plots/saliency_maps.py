@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax, nanmin
 from torchdoctor.plots.chart import Chart, axes, line
 from torchdoctor.plots.palette import BLUE, CYCLE, GREY, ORANGE
 from torchdoctor.plots.png import picture_uri
@@ -62,7 +63,7 @@ def _draw_map(title: str, values: Array, saliency: Array) -> Chart:
 
 
 def _span(values: Array) -> str:
-    return f"{np.nanmin(values):.3g} to {np.nanmax(values):.3g}"
+    return f"{nanmin(values):.3g} to {nanmax(values):.3g}"
 
 
 def _draw_curves(title: str, values: Array, saliency: Array) -> Chart:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmedian, nanstd
 from torchdoctor.plots.chart import Chart, line
 from torchdoctor.plots.palette import CYCLE, GREY, HEAT, RED
 from torchdoctor.plots.png import picture_uri
@@ -341,9 +342,9 @@ def _heat(table_SF: Array, kind: str, words: Sequence[Sequence[str]]) -> dict[st
         finite = np.where(np.isfinite(table_SF), table_SF, np.nan)
         known = np.isfinite(finite).any(axis=0)
         middle, spread = np.zeros(finite.shape[1]), np.ones(finite.shape[1])
-        middle[known] = np.nanmedian(finite[:, known], axis=0)
+        middle[known] = nanmedian(finite[:, known], axis=0)
         low, high = np.nanpercentile(finite[:, known], [16, 84], axis=0)
-        width = np.where(high > low, (high - low) / 2, np.nanstd(finite[:, known], axis=0))
+        width = np.where(high > low, (high - low) / 2, nanstd(finite[:, known], axis=0))
         spread[known] = np.where(width > 0, width, 1.0)
         shade_SF, bar = np.clip((finite - middle) / spread, -4.0, 4.0), "spreads from<br>the column's middle"
     text = [[_written(v, kind, words[r], c) for c, v in enumerate(row)] for r, row in enumerate(table_SF)]

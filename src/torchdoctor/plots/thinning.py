@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax, nanmedian, nanmin
 from torchdoctor.plots.labels import label
 from torchdoctor.run import Floats
 
@@ -48,8 +49,8 @@ def farthest(values: Floats, low: Floats, high: Floats, most: int) -> tuple[np.n
     """The last row of each stretch, and the extreme in it that is farthest from its median, so that a spike stays."""
     size = -(-len(values) // most)
     with unwarned():
-        middle = np.nanmedian(_stretch(values, size, np.nan), axis=1)
-        up, down = np.nanmax(_stretch(high, size, np.nan), axis=1), np.nanmin(_stretch(low, size, np.nan), axis=1)
+        middle = nanmedian(_stretch(values, size, np.nan), axis=1)
+        up, down = nanmax(_stretch(high, size, np.nan), axis=1), nanmin(_stretch(low, size, np.nan), axis=1)
         shown = np.where(up - middle >= middle - down, up, down)
     last = np.minimum(size * np.arange(1, len(middle) + 1), len(values)) - 1
     return last, shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -167,10 +166,11 @@ class BatchProbe:
             self.flush(phase, step)
 
 
-def _feature_columns(flat: NDArray[Any]) -> dict[str, list[float | None]]:
+def _feature_columns(flat: NDArray[Any]) -> dict[str, list[float]]:
+    """Statistics by feature; NaN where a feature has no finite element."""
     rows = flat.reshape(4, -1)[:, :FEATURES_LIMIT]
     names = ("feature_mean", "feature_std", "feature_low", "feature_high")
-    return {n: [v if math.isfinite(v) else None for v in row.tolist()] for n, row in zip(names, rows, strict=True)}
+    return {n: row.tolist() for n, row in zip(names, rows, strict=True)}
 
 
 def input_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:

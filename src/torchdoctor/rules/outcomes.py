@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from torchdoctor.distributions.gaps import nanmax, nanmean
 from torchdoctor.facts import TRAIN, VALIDATION, LabelsFact, LossCallFact, PredictionsFact, SamplesFact
 from torchdoctor.rules import baseline
 from torchdoctor.run import Run
@@ -59,7 +60,7 @@ class Outcome:
 
     @property
     def balanced(self) -> float:
-        return float(np.nanmean(self.recall)) if self.samples else math.nan
+        return float(nanmean(self.recall)) if self.samples else math.nan
 
     @property
     def present(self) -> int:
@@ -111,7 +112,7 @@ def is_by_sample(run: Run) -> bool:
     """One label a sample; not a language model, a tagger or a segmentation. Training calls decide where there are any:
     a whole split may be scored at once from outputs put together."""
     traces = [run.scalar(BATCH_SIZE, k).values for k in run.keys(BATCH_SIZE)]
-    sizes = [float(np.nanmax(values)) for values in traces if np.isfinite(values).any()]
+    sizes = [float(nanmax(values)) for values in traces if np.isfinite(values).any()]
     calls = [c for c in run.facts(LossCallFact) if c.target_shape and (c.classes or c.function in baseline.BINARY)]
     if any(len(c.target_shape or ()) > 1 and math.prod((c.target_shape or [1])[1:]) > 1 for c in calls):
         return False

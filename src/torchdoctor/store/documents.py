@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from torchdoctor.scrubbing import may_hold_secret, scrub
 
 
@@ -14,7 +16,7 @@ def write_json(data: Any, *, indent: int | None = None, strict: bool = False, na
 
     Where the text gives no sign of a secret it is taken as it is, since most of what is written is numbers and names.
     """
-    options: dict[str, Any] = {"allow_nan": False} if strict else {"default": str}
+    options: dict[str, Any] = {"allow_nan": False} if strict else {"default": _plain}
     separators = (",", ":") if indent is None else None
     text = json.dumps(data, indent=indent, separators=separators, **options)
     if not may_hold_secret(text):
@@ -22,3 +24,8 @@ def write_json(data: Any, *, indent: int | None = None, strict: bool = False, na
     plain = json.loads(text)  # so that what `default` made of an object is looked at, too
     clean = {k: scrub(v, names) for k, v in plain.items()} if isinstance(plain, dict) else scrub(plain, names)
     return json.dumps(clean, indent=indent, separators=separators, **options)
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy scalars and arrays as numbers and lists, since probes compute with them, and other objects as text."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)

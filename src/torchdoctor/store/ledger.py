@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import types
 import typing
 from collections import deque
@@ -99,7 +100,7 @@ class FactLog:
 
 
 def write_fact(fact: Fact) -> str:
-    """A fact's fields as JSON text."""
+    """Return a fact's fields as JSON text; NaN and infinities are written as Python's json writes them."""
     return write_json(fact.to_dict())
 
 
@@ -115,10 +116,8 @@ def read_fact(kind: str, text: str) -> Fact | None:
     if not isinstance(data, dict):
         return None
     hints = _hints(cls)
-    if any(name in data and not fits(data[name], hint) for name, hint in hints.items()):
-        return None
     try:
-        return cls.from_dict(data)
+        return cls.from_dict({k: read_value(v, hints[k]) for k, v in data.items() if k in hints})
     except (TypeError, ValueError):
         return None
 
@@ -136,19 +135,35 @@ def _hints(cls: type[Fact]) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if typing.get_origin(hint) is not typing.ClassVar}
 
 
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value read from JSON is of the type that a field declares."""
-    if hint is Any:
-        return True
+def read_value(value: Any, hint: Any) -> Any:
+    """Return a value read from JSON as the type that a field declares; TypeError where it is of another type.
+
+    A null where a number must stand is a number that was not measured, so NaN: one such number is no reason to lose
+    the whole fact.
+    """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
     if origin in (typing.Union, types.UnionType):
-        return any(fits(value, a) for a in args)
-    if origin is list:
-        return isinstance(value, list) and all(fits(v, args[0]) for v in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(fits(v, args[1]) for v in value.values())
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+        return _read_union(value, args)
+    if origin is list and isinstance(value, list):
+        return [read_value(v, args[0]) for v in value]
+    if origin is dict and isinstance(value, dict):
+        return {k: read_value(v, args[1]) for k, v in value.items()}
+    if hint is float and value is None:
+        return math.nan
+    is_flag = isinstance(value, bool) and hint is not bool  # a bool is an int to Python, but no number here
+    if origin is None and not is_flag and isinstance(value, int | float if hint is float else hint):
+        return value
+    raise TypeError(f"expected {hint}, not {type(value).__name__}")
+
+
+def _read_union(value: Any, options: tuple[Any, ...]) -> Any:
+    if value is None and type(None) in options:
+        return None
+    for option in options:
+        try:
+            return read_value(value, option)
+        except TypeError:
+            continue
+    raise TypeError(f"expected one of {options}, not {type(value).__name__}")

@@ -42,6 +42,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax, nanmedian
 from torchdoctor.facts import TRAIN
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import baseline, curves
@@ -111,7 +112,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     last = trace.values[len(trace) // 2 :]
     if np.isfinite(last).any():
-        most = float(np.nanmax(np.nanmedian(last[:, np.isfinite(last).any(axis=0)], axis=0)))
+        most = float(nanmax(nanmedian(last[:, np.isfinite(last).any(axis=0)], axis=0)))
         if most >= CHANCE:
             return
         yield RuledOut(RULE.name, f"at most {most:.0%} of a layer's units are dead", DEAD.name, most)

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax
 from torchdoctor.facts import GraphFact, LayersFact, ModelFact, ModuleFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
@@ -111,7 +112,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     elif not layers:
         late = trace.select([m.name for m in hidden]).values[len(trace) // 2 :]
         if np.isfinite(late).any():
-            most = float(np.nanmax(late))
+            most = float(nanmax(late))
             if most < SHARE / 2:
                 yield RuledOut(RULE.name, f"at most {most:.0%} of a hidden layer is saturated", SATURATED.name, most)
 

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from torchdoctor.distributions.gaps import nanmin
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules.architecture.depth import Layer, initializer, stacks
 from torchdoctor.rules.rule import Rule
@@ -84,7 +85,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     if found:
         yield _finding(run, found)
     elif len(spread := run.matrix(WEIGHT_UNIT_SPREAD).first(1).values) and np.isfinite(spread).any():
-        least = float(np.nanmin(spread))
+        least = float(nanmin(spread))
         if least > EQUAL:
             text = f"units start different in all {int(np.isfinite(spread).sum())} weight matrices that were compared"
             yield RuledOut(RULE.name, text, WEIGHT_UNIT_SPREAD.name, least)

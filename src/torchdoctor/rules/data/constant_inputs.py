@@ -119,7 +119,8 @@ def dead_features(run: Run) -> tuple[int, int, float, int] | None:
     """(constant, all, constant value of the first, index of the first) columns of a table; None where few or sparse."""
     looks = [f for f in run.facts(InputsFact) if f.role == "input" and f.phase == TRAIN and f.feature_low]
     looks = [f for f in looks if len(f.shape) in (2, 4)]
-    if not looks or any(f.feature_low is None or None in f.feature_low for f in looks):
+    looks = [f for f in looks if f.feature_low and np.isfinite(f.feature_low).all()]
+    if not looks:
         return None
     widths = {len(f.feature_low or ()) for f in looks}
     if len(widths) != 1 or len(looks) * looks[0].shape[0] < DEAD_SAMPLES:

@@ -40,6 +40,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmedian
 from torchdoctor.facts import TRAIN, VALIDATION, LoaderFact, SamplesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, curves, movement, outcomes, structure
@@ -230,7 +231,7 @@ def _reaches_all(run: Run) -> bool:
     names = [n for n in trace.columns if n in run.parameters and len(run.parameters[n].shape) >= 2]
     if not names or not len(trace):
         return True
-    norms = np.nanmedian(trace.select(names).last(20).values, axis=0)
+    norms = nanmedian(trace.select(names).last(20).values, axis=0)
     norms = norms[np.isfinite(norms)]
     return not len(norms) or bool(norms.min() >= FADED * norms.max())
 

@@ -47,6 +47,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmin
 from torchdoctor.facts import TRAIN, InputsFact, LeakageFact
 from torchdoctor.findings import Evidence, Finding, Fix, RuledOut, Severity
 from torchdoctor.rules import baseline, curves
@@ -180,7 +181,7 @@ def _finding(run: Run, fact: LeakageFact, leaks: list[tuple[int, float]], limit:
         text = f"validation accuracy reaches {curves.greatest(accuracy):.1%}"
         evidence.append(Evidence(text, ACCURACY_VALIDATION.name, curves.greatest(accuracy)))
     elif len(held):
-        low = float(np.nanmin(held.values))
+        low = float(nanmin(held.values))
         evidence.append(Evidence(f"validation loss falls to {curves.figure(low)}", LOSS_VALIDATION.name, low))
     loss = run.scalar(LOSS_TRAIN)
     if len(loss):

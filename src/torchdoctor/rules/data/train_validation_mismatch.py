@@ -42,6 +42,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmedian
 from torchdoctor.facts import TRAIN, VALIDATION, FeaturesFact, InputsFact, ModesFact, TokensFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
@@ -215,9 +216,9 @@ def divergence(moved: Floats, ratio: Floats) -> Floats:
 
 def pooled(mean_LF: Floats, std_LF: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation over all looks together, whatever a few outliers among them."""
-    mean = np.nanmedian(mean_LF, axis=0)
-    between = curves.MAD_TO_SIGMA * np.nanmedian(np.abs(mean_LF - mean), axis=0)
-    return mean, np.sqrt(np.nanmedian(np.square(std_LF), axis=0) + np.square(between))
+    mean = nanmedian(mean_LF, axis=0)
+    between = curves.MAD_TO_SIGMA * nanmedian(np.abs(mean_LF - mean), axis=0)
+    return mean, np.sqrt(nanmedian(np.square(std_LF), axis=0) + np.square(between))
 
 
 def _array(rows: list[list[float] | None]) -> Floats:

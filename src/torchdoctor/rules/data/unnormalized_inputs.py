@@ -47,6 +47,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmedian
 from torchdoctor.facts import TRAIN, UNKNOWN, InputsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, curves
@@ -188,10 +189,10 @@ def look(run: Run) -> Scale | None:
 
 
 def _columns(rows: list[list[float] | None]) -> Floats:
-    """Median of each column over the looks that have it; NaN for what was not finite."""
+    """Median of each column over the batches in which it holds a finite number; NaN where none does."""
     known = [[math.nan if v is None else v for v in row] for row in rows if row]
     same = [row for row in known if len(row) == len(known[0])]
-    return np.median(np.asarray(same, np.float64), axis=0) if same else np.zeros(0)
+    return np.asarray(nanmedian(np.asarray(same, np.float64), axis=0)) if same else np.zeros(0)
 
 
 def first_loss_over_chance(run: Run) -> float | None:

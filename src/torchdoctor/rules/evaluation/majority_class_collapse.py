@@ -34,6 +34,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmean
 from torchdoctor.facts import NonfiniteFact, PredictionsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, outcomes
@@ -112,7 +113,7 @@ def _finding(run: Run, last: Outcome, seen: list[Outcome]) -> Finding:
 
 def _others(last: Outcome, answer: int) -> float:
     recall = np.delete(last.recall, answer)
-    return float(np.nanmean(recall)) if np.isfinite(recall).any() else 0.0
+    return float(nanmean(recall)) if np.isfinite(recall).any() else 0.0
 
 
 def _onset(seen: list[Outcome]) -> int | None:

@@ -41,6 +41,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmedian
 from torchdoctor.facts import DropoutFact, LayersFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Severity
 from torchdoctor.rules import baseline, curves, movement
@@ -157,7 +158,7 @@ def _decay(run: Run) -> Cause | None:
     else:
         moved = movement.read(run)
         late = moved.ratios[moved.steps >= moved.steps[-1] / 2] if moved is not None and moved.measured else np.zeros(0)
-        usual = float(np.nanmedian(late)) if late.size and np.isfinite(late).any() else 0.0
+        usual = float(nanmedian(late)) if late.size and np.isfinite(late).any() else 0.0
         share = rate * decay / usual if usual > 0 else None
     if share is None or share < DECAY_SHARE:
         return None

@@ -167,7 +167,7 @@ def _useless(run: Run, orders: list[list[str]], clips: list[ClipFact]) -> Reason
         evidence.append(Evidence(text, CLIP_NORM.name, float(repeated), 1.0))
     if clips[-1].how == "norm" and beyond > 0:
         text = f"{beyond:.0%} of the gradients applied exceed the threshold of {figure(threshold)}"
-        evidence.append(Evidence(text, GRADIENT_GLOBAL_L2.name, float(np.nanmax(applied.high)), threshold))
+        evidence.append(Evidence(text, GRADIENT_GLOBAL_L2.name, curves.greatest(applied.high), threshold))
     function = "clip_grad_norm_" if clips[-1].how == "norm" else "clip_grad_value_"
     step = receiver(run, "step", "optimizer")
     return Reason(

@@ -38,6 +38,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from torchdoctor.distributions.gaps import nanmax, nanmean
 from torchdoctor.facts import TRAIN, VALIDATION, ModesFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules import curves
@@ -144,10 +145,10 @@ def _moved(run: Run, first: int, last: int) -> float | None:
         return 0.0
     ratios = run.matrix(UPDATE_RATIO).between(first, last)
     if len(ratios) and np.isfinite(ratios.values).any():
-        largest_S = np.nanmax(np.where(np.isfinite(ratios.values), ratios.values, np.nan), axis=1)
+        largest_S = nanmax(np.where(np.isfinite(ratios.values), ratios.values, np.nan), axis=1)
         return curves.median(largest_S) * (last - first)
     losses = [run.scalar(LOSS_TRAIN, key).between(first, last).values for key in loss_keys(run)]
-    spread = [float(np.ptp(v[np.isfinite(v)])) / max(abs(float(np.nanmean(v))), 1e-12) for v in losses if len(v) > 1]
+    spread = [float(np.ptp(v[np.isfinite(v)])) / max(abs(float(nanmean(v))), 1e-12) for v in losses if len(v) > 1]
     return max(spread, default=None) if wiring is not None else None
 
 
