@@ -47,7 +47,7 @@ from torchdoctor.facts import (
 from torchdoctor.findings import Verdict
 from torchdoctor.probes import forking, memory, regularizers
 from torchdoctor.probes.context import Context
-from torchdoctor.probes.graph import saved_inputs, saved_targets
+from torchdoctor.probes.graph import layer_inputs, saved_inputs, saved_targets
 from torchdoctor.probes.nonfinite import apart
 from torchdoctor.probes.spikes import LossWatch
 from torchdoctor.run import Run
@@ -328,6 +328,9 @@ class Session(Probes):
             self.nonfinite.examine(step, inputs, self.targets)
         else:
             self.nonfinite.examine(step, *apart(self.rolling.given(step), self.targets))
+        if is_here and self.root is not None:
+            known |= {t.data_ptr() for t in inputs}
+            self.nonfinite.examine_model(step, [t for t in layer_inputs(self.root) if t.data_ptr() not in known])
         self.operations.trace(self.root)
         if is_here:
             self.hunt.loss_broke(inputs, self.targets)

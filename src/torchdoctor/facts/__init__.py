@@ -34,6 +34,7 @@ from torchdoctor.facts.model import (
 )
 from torchdoctor.facts.numerics import (
     GAVE_UP,
+    MODEL_INPUT,
     BirthFact,
     HalfOperationFact,
     NonfiniteFact,
@@ -58,6 +59,7 @@ from torchdoctor.facts.use import SkewFact
 __all__ = [
     "GAVE_UP",
     "KINDS",
+    "MODEL_INPUT",
     "TEMPERATURES",
     "TRAIN",
     "UNKNOWN",

@@ -11,6 +11,10 @@ GAVE_UP = "the script looked at its loss itself and ended; torchdoctor replay ru
 """Why the birth of a NaN is not known (HealthFact.unsupported), where no backward was called on the loss."""
 
 
+MODEL_INPUT = "what the model was given"
+"""Name of an input that is not the batch as a loader handed it out."""
+
+
 @dataclass(frozen=True)
 class NonfiniteFact(Fact):
     """The first time something held NaN or Inf."""

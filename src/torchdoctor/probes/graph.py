@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,8 @@ from torchdoctor.probes.saved import saved
 
 NODES_LIMIT = 50_000
 INPUTS_KEPT = 4
+PARAMETER_HOPS = 3
+"""Operators between a parameter and the layer that uses it: a transposition, a view, a cast."""
 HEAD_LIMIT = 200
 """Operators kept between the loss and the last parametrised layer."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -203,18 +205,39 @@ def saved_inputs(loss: Tensor) -> list[Tensor]:
     return kept[-INPUTS_KEPT:]
 
 
+def layer_inputs(loss: Tensor) -> list[Tensor]:
+    """Tensors without a graph that a layer multiplied with its parameters: what the model was given.
+
+    Unlike `saved_inputs`, leave out what was kept elsewhere, such as the weights of a loss.
+    """
+    kept = [t for t in _saved(loss, ("mat1", "input", "self"), only=_holds_parameter) if t.dim() > 1]
+    return kept[-INPUTS_KEPT:]
+
+
+def _holds_parameter(node: Any) -> bool:
+    """A parameter enters this operator, at most through a transposition, a view and a cast."""
+    for child, _ in node.next_functions:
+        for _ in range(PARAMETER_HOPS):
+            if child is None or child.name() == ACCUMULATE or len(child.next_functions) != 1:
+                break
+            child = child.next_functions[0][0]
+        if child is not None and child.name() == ACCUMULATE:
+            return True
+    return False
+
+
 def saved_targets(loss: Tensor) -> list[Tensor]:
     """What torch's loss functions kept of what they compared with."""
     return _saved(loss, ("target",))[:INPUTS_KEPT]
 
 
-def _saved(loss: Tensor, names: tuple[str, ...]) -> list[Tensor]:
+def _saved(loss: Tensor, names: tuple[str, ...], only: Callable[[Any], bool] = lambda _: True) -> list[Tensor]:
     found: dict[int, Tensor] = {}
     queue = deque([loss.grad_fn] if loss.grad_fn is not None else [])
     seen = set(queue)
     while queue and len(seen) < NODES_LIMIT:
         node = queue.popleft()
-        for name in names:
+        for name in names if only(node) else ():
             kept = saved(node, name)
             if kept is not None and not kept.requires_grad:
                 found.setdefault(kept.data_ptr(), kept)

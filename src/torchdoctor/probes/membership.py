@@ -41,6 +41,8 @@ SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 512
 BIT_ELEMENTS = 8
 SAME_OBJECT = 2.0
 GROUPS = 40
+NO_SAMPLE = 0
+"""In place of a fingerprint: the sample holds no finite number."""
 BUCKETS, TOKENS = 64, 1 << 16
 
 _TOP = np.uint64(1 << 63)
@@ -141,7 +143,7 @@ class MembershipProbe:
             marks = stats.fingerprints(part_of(tensor.detach()))
         if marks is None or not marks.numel():
             return
-        seen.data["marks"] = marks
+        seen.data["marks"] = marks = _without_gaps(marks, tensor.detach())
         if tensor.dtype in (torch.int64, torch.int32) and tensor.dim() >= 2:
             flat = tensor.detach().reshape(-1)[:TOKENS].long() % BUCKETS
             seen.data["tokens"] = (tensor.shape[0], count_values(flat, BUCKETS))
@@ -201,7 +203,10 @@ class MembershipProbe:
             self._compare(seen, marks, group, position)
 
     def _train(self, values: NDArray[np.int64], step: int, drawn: int | None) -> None:
+        values = values[values != NO_SAMPLE]
         marks = set(values.tolist())
+        if not marks:
+            return
         record = self._context.record
         record.scalar(signals.BATCH_DISTINCT.name, step, len(marks) / len(values), TRAIN)
         # what one batch of a loader is used for by turns (two optimizers of a GAN, say) says nothing of the next batch
@@ -219,6 +224,7 @@ class MembershipProbe:
             self._context.record.scalar(name, step, value, TRAIN)
 
     def _validated(self, values: NDArray[np.int64], group: str) -> None:
+        values = values[values != NO_SAMPLE]
         if (VALIDATION, group) in self._members or len(self._members) < GROUPS:
             self._members.setdefault((VALIDATION, group), Members()).add(values)
 
@@ -299,6 +305,14 @@ class MembershipProbe:
         )
         members.fresh = []
         self._context.record.fact(fact, step, f"{phase}/{group}")
+
+
+def _without_gaps(marks: Tensor, tensor: Tensor) -> Tensor:
+    """Mark the samples that hold no finite number as none: all of them are equal, which says nothing of the data."""
+    if not tensor.is_floating_point() or not tensor[:1].numel():
+        return marks
+    sound = tensor[: len(marks)].isfinite().reshape(len(marks), -1).any(1)
+    return torch.where(sound, marks, NO_SAMPLE)
 
 
 def part_of(tensor: Tensor) -> Tensor:

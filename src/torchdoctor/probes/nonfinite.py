@@ -10,9 +10,12 @@ from torch import Tensor
 
 from torchdoctor import stats
 from torchdoctor.attach.guard import contained
+from torchdoctor.facts import MODEL_INPUT
 from torchdoctor.probes.context import Context
 
 PLACES_KEPT = 16
+MOST_EXAMINED = 3
+"""Broken steps that are examined; what comes after them is a consequence."""
 
 
 def apart(batch: list[Tensor], targets: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -35,13 +38,20 @@ class NonfiniteProbe:
     @contained("nonfinite: examine")
     def examine(self, step: int, inputs: list[Tensor], targets: list[Tensor]) -> None:
         """Check what went into the step whose loss was not finite, and the state it started from."""
-        if self._examined >= 3:
+        if self._examined >= MOST_EXAMINED:
             return
         self._examined += 1
         for role, tensors in (("input", inputs), ("target", targets)):
             for i, tensor in enumerate(tensors):
                 self._check_batch(role, f"{role}{i}" if i else role, tensor, step)
         self.check_state(step)
+
+    @contained("nonfinite: model")
+    def examine_model(self, step: int, given: list[Tensor]) -> None:
+        """Check what the model was given, where that is not the batch itself: the script may have changed it."""
+        if self._examined < MOST_EXAMINED:
+            for i, tensor in enumerate(given):
+                self._check_batch("input", f"{MODEL_INPUT}{i or ''}", tensor, step)
 
     def check_state(self, step: int) -> None:
         """Weights and buffers of every model."""

@@ -60,6 +60,18 @@ def forward_name(fact: BirthFact) -> str:
     return plain(snake)
 
 
+def is_before_model(fact: BirthFact) -> bool:
+    """Whether the operation ran outside every module, and one of a module's operations used its result."""
+    return (
+        bool(fact.operator) and fact.module is None and not fact.backward and any(" in " in s for s in fact.chain[1:])
+    )
+
+
+def was_given_nonfinite(fact: BirthFact) -> bool:
+    """Whether an operand held Inf already: from an infinite input a product makes the first NaN."""
+    return any(value is None for pair in fact.inputs for value in pair)
+
+
 def trouble_of(fact: BirthFact) -> str | None:
     """Which kind of operation it was; None where what was bad came in from outside."""
     if not fact.operator:

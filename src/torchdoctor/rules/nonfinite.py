@@ -8,7 +8,7 @@ from enum import Enum
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, NonfiniteFact
+from torchdoctor.facts import MODEL_INPUT, TRAIN, VALIDATION, InputsFact, NonfiniteFact
 from torchdoctor.findings import Evidence, Severity
 from torchdoctor.rules import births, remedies
 from torchdoctor.run import Run
@@ -60,6 +60,10 @@ class Contamination:
     line: int | None = None
     left_out: bool = False
     """the update of the step whose loss it broke was not made"""
+    is_between: bool = False
+    """the batch was finite when the loader handed it out, and not when the model got it"""
+    made_by: str | None = None
+    """the operation between loader and model that made them, where it is known"""
 
     @property
     def what(self) -> str:
@@ -159,8 +163,14 @@ def contamination(run: Run, role: str) -> Contamination | None:
         return None
     step, fact = min(facts, key=lambda item: (item[1].phase == VALIDATION, item[0]))
     born = births.first_birth(run)
+    made_by = None
     if born is not None and born[1].operator and born[0] <= step:
-        return None  # what the model was given had been made bad on the way to it
+        if born[0] == step and births.is_before_model(born[1]):
+            made_by = births.words(born[1])
+        elif not (born[0] == step and births.was_given_nonfinite(born[1])):
+            return None  # another model's output, or a part of the network
+    is_between = made_by is not None or fact.name.startswith(MODEL_INPUT)
+    place = born[1] if born is not None and is_between and born[0] == step and born[1].module is None else fact
     loss_step = loss_broke_at(run, VALIDATION if fact.phase == VALIDATION else TRAIN)
     counts = [run.scalar(SIGNALS[role], key).values for key in run.keys(SIGNALS[role])]
     shapes = [f.shape for f in run.facts(InputsFact) if f.role == role and f.shape]
@@ -176,9 +186,11 @@ def contamination(run: Run, role: str) -> Contamination | None:
         looks=max(1, sum(len(c) for c in counts)),
         outcome=_outcome(run, step, loss_step),
         loss_step=loss_step,
-        file=fact.file,
-        line=fact.line,
+        file=place.file,
+        line=place.line,
         left_out=loss_step is not None and remedies.was_left_out(run, loss_step),
+        is_between=is_between,
+        made_by=made_by,
     )
 
 

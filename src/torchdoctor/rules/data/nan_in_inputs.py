@@ -72,7 +72,8 @@ def detect(run: Run) -> Iterator[Finding]:
     yield RULE.finding(
         severity=found.severity,
         confidence=found.confidence,
-        title=f"{found.what} in the inputs of {found.when}",
+        title=f"{found.what} in the inputs of {found.when}"
+        + (", made between the loader and the model" if found.is_between else ""),
         summary=found.consequence("The inputs hold", "The model replaces or masks them, as far as can be seen."),
         fix=repair(found),
         evidence=[*found.evidence(INPUT_NONFINITE.name), *chain(run)],
@@ -87,6 +88,13 @@ def repair(found: Contamination) -> Fix:
     if found.severity is Severity.INFO:
         return Fix("If this is intended, nothing. Otherwise clean the inputs where they are loaded.")
     columns = f" (columns {listed(found.features)})" if found.features else ""
+    if found.is_between:
+        made_by = f": {found.made_by}" if found.made_by is not None else ""
+        return Fix(
+            "The values became non-finite in the script, after the loader handed the batch out and before the model "
+            f"got it. Check the operations in between and what they combine the batch with{made_by}.",
+            "assert torch.isfinite(x).all()  # right before the model is called",
+        )
     return Fix(
         f"Drop or fill in the samples with missing values{columns} before training, and find what made them.",
         "keep = torch.isfinite(X).flatten(1).all(dim=1); X, y = X[keep], y[keep]",

@@ -22,6 +22,7 @@ CONSEQUENCES = (
     *("learning-rate-too-low", "no-parameter-update", "loss-scale-collapse", "bad-initialization-scale"),
     *("dead-relu", "saturated-activations", "learning-rate-oscillation", "weight-norm-growth", "underfitting"),
     *("majority-class-collapse", "representation-collapse", "stale-evaluation", "plateau-or-saddle"),
+    "nan-in-inputs",  # where the operation stands between the loader and the model
 )
 """What follows where a NaN has gone through the network."""
 
