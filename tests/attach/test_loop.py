@@ -219,6 +219,105 @@ def test_updates_by_hand_are_steps_of_their_own() -> None:
     assert loop.describe([], [], []).updates == 0
 
 
+def by_hand(loop: Loop, loader: tuple[int, str] | None = None, backwards: int = 1, seen: bool = True) -> None:
+    """One batch of a loop in which no torch optimizer steps; `seen` where the forward pass was watched."""
+    if loader:
+        loop.fetch(*loader)
+    opened = loop.forward("model", True, True) if seen else None
+    loop.loss(True)
+    for _ in range(backwards):
+        loop.backward()
+        if opened is not None:
+            opened.reached = True
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("loader", ["train", None])
+@pytest.mark.parametrize(
+    ("held", "training", "grad"), [("val", False, False), ("val", False, True), (None, False, False)]
+)
+def test_training_without_torch_optimizers_is_training_in_every_epoch(
+    seen: bool, loader: str | None, held: str | None, training: bool, grad: bool
+) -> None:
+    passes: list[Pass] = []
+    loop = Loop(passes.append)
+    expected = []
+    for epoch in range(3):
+        for _ in range(4):
+            by_hand(loop, (epoch, loader) if loader else None, seen=seen)
+            expected.append(TRAIN)
+        if loader:
+            loop.exhausted(epoch)
+        for _ in range(2):
+            if held:
+                loop.fetch(10 + epoch, held)
+            evaluated = loop.forward("model", training, grad)
+            evaluated.losses += 1
+            evaluated.reached = False if grad else None
+            expected.append(VALIDATION)
+        if held:
+            loop.exhausted(10 + epoch)
+    loop.close()
+    assert [p.phase for p in passes] == expected
+    assert loop.step == 12 and loop.validations == 3
+    assert [p.step for p in passes if p.phase == TRAIN] == list(range(12))
+    assert loop.loader_phases == ({loader: TRAIN} if loader else {}) | ({held: VALIDATION} if held else {})
+
+
+def test_losses_of_one_forward_pass_are_one_step_by_hand() -> None:
+    passes: list[Pass] = []
+    loop = Loop(passes.append)
+    for _ in range(3):
+        by_hand(loop, (1, "train"), backwards=2)
+    loop.close()
+    assert {p.phase for p in passes} == {TRAIN} and loop.step == 2
+
+
+def test_where_nothing_but_backward_is_seen_each_is_a_step_by_hand() -> None:
+    loop = Loop()
+    for _ in range(6):
+        loop.backward()
+    assert loop.step == 5
+
+
+def test_a_gan_by_hand_never_validates() -> None:
+    passes: list[Pass] = []
+    loop = Loop(passes.append)
+    for _ in range(3):
+        loop.fetch(1, "train")
+        made = loop.forward("generator", True, True)
+        made.reached = False  # the critic gets it detached
+        critic = loop.forward("critic", True, True)
+        loop.loss(True)
+        loop.backward()
+        critic.reached = True
+        again = loop.forward("critic", True, True)
+        loop.loss(True)
+        loop.backward()
+        again.reached = True
+    loop.close()
+    assert loop.passes[VALIDATION] == 0 and loop.passes[TRAIN] == 6
+
+
+def test_an_optimizer_that_comes_late_ends_the_steps_by_hand() -> None:
+    loop = Loop()
+    by_hand(loop)
+    loop.optimizer("0")
+    loop.optimizer_step("0")
+    for _ in range(3):
+        by_hand(loop, backwards=2)
+        loop.optimizer_step("0")
+    assert loop.updates == 4 and not loop.is_by_hand
+
+
+def test_a_backward_pass_that_was_broken_off_trained(recorded: Recorded) -> None:
+    opened = recorded.loop.forward("model", True, True)
+    opened.reached = False
+    recorded.loop.backward()
+    recorded.loop.close()
+    assert recorded.phases() == [TRAIN]
+
+
 def test_long_accumulation_before_the_first_step_is_waited_for(recorded: Recorded) -> None:
     for _ in range(32):
         recorded.loop.forward("model", True, True)

@@ -8,6 +8,9 @@ validation. What fits none of these is called unknown, and counted.
     fetch -> forward -> loss -> backward -> step      an interval that trains
     fetch -> forward -> loss -> fetch                 one that validates
     step  -> forward (no grad) -> forward -> backward validation by hand before the next training pass
+
+Where no torch optimizer steps (updates by hand, optimizers of other libraries), nothing says when an update is made. A
+step then ends with its backward pass, and the first event after it begins the next one.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, PhaseFact
 
 UNSTEPPED = 64
-"""Backwards without any optimizer step after which each is taken for a step of its own (an update by hand)."""
+"""Backward passes after which an optimizer that exists and never steps is taken to be unused: updates are by hand."""
 WALKS_KEPT = 256
 PENDING_PASSES = 512
 """Passes of one interval that wait for their phase; beyond it they are decided without what comes later."""
@@ -71,6 +74,8 @@ class Interval:
     backwards: int = 0
     trained: bool = True
     """whether any backward had been seen in the run when it began"""
+    is_announced: bool = False
+    """a batch or a forward pass was seen in it, so that a second backward pass is not taken for a second step"""
     ended: Walk | None = None
     """the walk that came to its end when this interval began: loaders that read ahead end before their last pass"""
 
@@ -107,7 +112,7 @@ class Loop:
 
     def fetch(self, iterator: int, loader: str) -> None:
         """A loader handed out a batch."""
-        self._begin_if_stepped()
+        self.begin()
         walk = self._iterators.get(iterator)
         if walk is None or walk.loader != loader:
             walk = self._iterators[iterator] = Walk(loader)
@@ -119,13 +124,20 @@ class Loop:
 
     def exhausted(self, iterator: int) -> None:
         """A walk through a loader came to its end."""
+        self._end_step_by_hand()
         self._close_interval(None)
         self._interval.ended = self._iterators.pop(iterator, None)
 
     def forward(self, model: str | None, training: bool, grad: bool) -> Pass:
         """A root module is called."""
         if grad:
-            self._begin_if_stepped()
+            self.begin()
+        else:
+            self._end_step_by_hand()
+        self._interval.is_announced = True
+        return self._add_pass(model, training, grad)
+
+    def _add_pass(self, model: str | None, training: bool, grad: bool) -> Pass:
         interval = self._interval
         walk = interval.iterator or interval.ended
         loader = walk.loader if walk else None
@@ -139,6 +151,7 @@ class Loop:
 
     def loss(self, grad: bool, model: str | None = None, training: bool = True) -> Pass:
         """A loss function was called. Where no pass is open (its forward was not watched) one is made up."""
+        self._end_step_by_hand()
         passes = self._interval.passes
         last = next((p for p in reversed(passes) if p.grad), None) if grad else (passes[-1] if passes else None)
         if last is None or last.grad != grad or (not grad and last.losses and not last.data.get("watched")):
@@ -147,10 +160,10 @@ class Loop:
         return last
 
     def backward(self) -> None:
-        self._begin_if_stepped()
-        if not self.stepped_ever and self.backwards_since_step >= (UNSTEPPED if self.calls else 1):
-            self._close_interval(None)
-            self._next_step()
+        if self.backwards_since_step and self._interval.is_announced:
+            self.settle()  # another loss of the same forward pass
+        else:
+            self.begin()
         self.backwards += 1
         self.backwards_since_step += 1
         interval = self._interval
@@ -159,7 +172,7 @@ class Loop:
             interval.iterator.backwards += 1
             self.loader_phases[interval.iterator.loader] = TRAIN
         if not any(p.grad for p in interval.passes):
-            self.forward(None, True, True)
+            self._add_pass(None, True, True)
         self._note("backward")
 
     def optimizer_step(self, optimizer: str) -> list[str]:
@@ -201,12 +214,13 @@ class Loop:
     def resume(self) -> None:
         """A step that was only counted goes on in full: make up for what was not told."""
         if self._interval.backwards and not any(p.grad for p in self._interval.passes):
-            self.forward(None, True, True)
+            self._add_pass(None, True, True)
             self._order_known = False
 
     def settle(self) -> None:
         """All that belongs to the update is written: begin the next step if every optimizer at work has stepped."""
-        self._begin_if_stepped()
+        if self._stepped and self._stepped >= self._stepped_before:
+            self._next_step()
 
     def optimizer(self, key: str) -> None:
         """An optimizer exists; the calls that lead to its steps are kept from now on."""
@@ -225,6 +239,9 @@ class Loop:
         return passes[-1] if passes and not passes[-1].grad else None
 
     def close(self) -> None:
+        if self._interval.backwards and not any(p.reached for p in self._interval.passes):
+            for waiting in self._interval.passes:  # the last backward pass was broken off before it reached any
+                waiting.reached = None
         self._close_interval(None)
         self._end_validation()
 
@@ -240,9 +257,21 @@ class Loop:
         """How many optimizers shared the last complete step."""
         return len(self._stepped_before)
 
-    def _begin_if_stepped(self) -> None:
-        """A training event after every optimizer at work has stepped begins the next step."""
-        if self._stepped and self._stepped >= self._stepped_before:
+    @property
+    def is_by_hand(self) -> bool:
+        """No torch optimizer is at work: each backward pass is taken for a step."""
+        return not self.stepped_ever and self.backwards >= (UNSTEPPED if self.calls else 1)
+
+    def begin(self) -> None:
+        """Begin the next step if the last one is over: every optimizer at work has stepped, or the backward pass of an
+        update by hand has come."""
+        self.settle()
+        self._end_step_by_hand()
+
+    def _end_step_by_hand(self) -> None:
+        if self.backwards_since_step and self.is_by_hand:
+            self.backwards_since_step = 0
+            self._close_interval(None)
             self._next_step()
 
     def _next_step(self) -> None:
@@ -259,7 +288,7 @@ class Loop:
 
     def _close_interval(self, iterator: Walk | None) -> None:
         interval = self._interval
-        self._interval = Interval(iterator, trained=self.backwards > 0)
+        self._interval = Interval(iterator, trained=self.backwards > 0, is_announced=iterator is not None)
         for waiting in interval.passes:
             self._emit(waiting, interval)
 

@@ -40,6 +40,9 @@ class LossSites:
             session.steady.leave()
             grad = result.requires_grad
             session.grad_losses += grad
+            if grad:
+                session.loop.begin()
+                session.turn()
             target = args[1] if len(args) > 1 else kwargs.get("target")
             if grad and isinstance(target, Tensor):
                 session.targets = [target]
