@@ -27,5 +27,5 @@ def write_json(data: Any, *, indent: int | None = None, strict: bool = False, na
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy scalars and arrays as numbers and lists, since probes compute with them, and other objects as text."""
+    """Return NumPy scalars and arrays as numbers and lists, and other objects as text."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
