@@ -51,7 +51,6 @@ class ForwardWatch:
         self._outputs: list[tuple[weakref.ref[Tensor], Pass]] = []
         self._looking = False
         self._step = -1
-        self._sought: set[int] = set()
         self._fed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         """models that get what another model made, and no data, in every training pass looked at"""
         self._given: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -143,8 +142,7 @@ class ForwardWatch:
         session = self.session
         model = unwrap(module)
         grad = torch.is_grad_enabled()
-        if grad and id(model) not in session.registry.module_names and id(model) not in self._sought:
-            self._sought.add(id(model))
+        if grad and session.registry.is_unknown(model):
             session.discover([])
         name = session.registry.module_names.get(id(model)) or type(model).__name__
         tensors = input_tensors(args, {})

@@ -24,6 +24,7 @@ from torchdoctor.attach.handling import HandlingSites
 from torchdoctor.attach.loaders import LoaderSites
 from torchdoctor.attach.loggers import LoggerSites
 from torchdoctor.attach.loss_sites import LossSites
+from torchdoctor.attach.ownership import watch_building
 from torchdoctor.attach.patches import Patches
 from torchdoctor.attach.printing import PrintSites
 from torchdoctor.attach.session import Session
@@ -113,6 +114,7 @@ class Installation:
             begins, ends = _with_remedy_before(sites.step_begins, session), _with_remedy_after(ends, session)
         self._hook(register_optimizer_step_pre_hook, begins)
         self._hook(register_optimizer_step_post_hook, ends)
+        self._handles += watch_building(session.registry.ownership)
 
     def _hook(self, register: Any, handler: Any) -> None:
         """A global hook. One of each kind: a forked child takes it out while torch goes through them."""

@@ -1,25 +1,47 @@
 """Who is who: the user's models, parameters, optimizers and loaders, by the names the user gave them.
 
-Models are found by what the optimizers hold and the loss reaches: every `nn.Module` alive that no other module
-contains and that has such a parameter. Objects are held weakly, so that nothing lives longer because of us.
+Models are found by what the optimizers hold and the loss reaches: the outermost `nn.Module` that has such a
+parameter. Objects are held weakly, so that nothing lives longer because of us. A script may build hundreds of models:
+work on a new model is in proportion to that model.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
-from typing import Any
+from time import perf_counter
+from typing import Any, NamedTuple, TypeVar
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from torchdoctor.attach.ownership import Heap, Ownership
 
 WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
 """Modules that only wrap the user's; names are given without them."""
 WRAPPER_ATTRIBUTES = ("_orig_mod", "module", "_fsdp_wrapped_module")
+
+
+T = TypeVar("T")
+
+
+class Discovery(NamedTuple):
+    """What a search for models changed."""
+
+    found: bool
+    """a model has names that had none before"""
+    renamed: bool
+    """names that were in use now mean something else, or nothing"""
+
+
+class _Names(NamedTuple):
+    """What one model contributed to the maps of names."""
+
+    parameters: list[tuple[int, str]]
+    modules: list[int]
 
 
 class Registry:
@@ -30,7 +52,12 @@ class Registry:
         self.models: dict[str, weakref.ref[nn.Module]] = {}
         self.optimizers: dict[str, weakref.ref[Optimizer]] = {}
         self._optimizer_keys: dict[int, str] = {}
-        self._held: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self._held: dict[int, str] = {}
+        self._held_references: dict[int, weakref.ref[Tensor]] = {}
+        self._held_ids: dict[str, list[int]] = {}
+        """of each optimizer, its parameters when they were last listed"""
+        self._unplaced: set[int] = set()
+        """parameters that an optimizer holds and whose model is not known yet"""
         self.parameter_names: dict[int, str] = {}
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         self.module_names: dict[int, str] = {}
@@ -42,6 +69,22 @@ class Registry:
         self._roots: set[int] = set()
         self.loaded: set[int] = set()
         """ids of parameters that load_state_dict filled"""
+        self.ownership = Ownership()
+        self.heap = Heap()
+        self.can_spend: Callable[[float], bool] = lambda _: True
+        """whether a search that takes so many seconds fits the budget"""
+        self.searches_skipped = 0
+        """searches through all objects that did not fit the budget"""
+        self._homeless: dict[int, weakref.ref[Tensor]] = {}
+        """parameters that no module holds, as a search showed"""
+        self._names: dict[str, _Names] = {}
+        self._labels: Counter[str] = Counter()
+        self._dead: list[str] = []
+        """labels of models that no longer exist and still have names"""
+        self._prefixed = False
+        self._renamed = False
+        """names that were in use mean something else since the last search"""
+        self._sought: dict[int, weakref.ref[nn.Module]] = {}
 
     # -- optimizers and loaders -------------------------------------------------
 
@@ -65,10 +108,32 @@ class Registry:
     def held(self) -> dict[int, str]:
         """id of every parameter that an optimizer holds, or held in an earlier stage -> the optimizer's key."""
         for key, optimizer in self.live_optimizers():
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    self._held[id(parameter)] = (weakref.ref(parameter), key)
-        return {i: key for i, (reference, key) in self._held.items() if reference() is not None}
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            identities = list(map(id, parameters))
+            if self._held_ids.get(key) != identities:
+                self._held_ids[key] = identities
+                for parameter in parameters:
+                    self._hold(parameter, key)
+        return dict(self._held)
+
+    def _hold(self, parameter: Tensor, key: str) -> None:
+        identity = id(parameter)
+        self._held[identity] = key
+        reference = self._held_references.get(identity)
+        if reference is None or reference() is not parameter:
+            self._held_references[identity] = weakref.ref(parameter, lambda _: self._let_go(identity))
+        if self.name_of(parameter) is None:
+            self._unplaced.add(identity)
+
+    def _let_go(self, identity: int) -> None:
+        self._held.pop(identity, None)
+        self._held_references.pop(identity, None)
+        self._unplaced.discard(identity)
+
+    def is_held(self, tensor: Tensor) -> bool:
+        """Whether an optimizer is known to hold this tensor."""
+        reference = self._held_references.get(id(tensor))
+        return reference is not None and reference() is tensor
 
     def loader_name(self, loader: Any) -> str:
         """A name that stays: a loader built anew over the same data (as trainers do) keeps the old one's."""
@@ -97,43 +162,125 @@ class Registry:
     def add_model(self, model: nn.Module, name: str | None = None) -> str:
         """Register a root; its parameters and modules get their dotted names."""
         model = unwrap(model)
-        known = self.module_names.get(id(model))
-        if known is not None and any(ref() is model for ref in self.models.values()):
+        known = self.label_of(model)
+        if known is not None:
             return known
-        name = name or variable_name(model) or attribute_name(model) or type(model).__name__
-        while name in self.models:
-            name += "'"
-        self.models[name] = weakref.ref(model)
-        self._rename()
-        return name
+        self.ownership.add(model)
+        label = self._label(model, name or variable_name(model) or self._attribute_names([model]).get(id(model)))
+        self._update_names([label])
+        return label
 
-    def discover(self, reached: Iterable[int] = ()) -> bool:
-        """Look for models that hold an optimized or reached parameter; True if there is a new one."""
-        wanted = {*self.held(), *reached} - {i for i, n in self.parameter_names.items() if self._is_live(n, i)}
-        if not wanted:
-            return False
-        tops = _top_modules()
-        found = [m for m in tops if any(id(p) in wanted for p in m.parameters())]
-        named = {id(unwrap(m)) for ref in self.models.values() if (m := ref()) is not None}
-        new = []
-        for model in found:
-            if id(unwrap(model)) in named:
-                new.append(model)  # a part of it was replaced
-                self._rename()
-                continue
-            if self._is_stray(model):
+    def label_of(self, model: nn.Module) -> str | None:
+        """The name of a model that is registered as a root."""
+        return next((label for label, reference in self.models.items() if reference() is model), None)
+
+    def _label(self, model: nn.Module, name: str | None) -> str:
+        name = name or type(model).__name__
+        before = self._labels[name]
+        self._labels[name] += 1
+        label = f"{name}'{before if before > 1 else ''}" if before else name
+        self.models[label] = weakref.ref(model, lambda _: self._dead.append(label))
+        return label
+
+    def discover(self, reached: Iterable[Tensor] = ()) -> Discovery:
+        """Look for models that hold an optimized or reached parameter."""
+        self.held()
+        self.forget_dead()
+        unplaced = {id(t): t for i in list(self._unplaced) if (t := self._held_tensor(i)) is not None}
+        wanted = {i: t for i, t in (unplaced | {id(t): t for t in reached}).items() if not self._has_name(i)}
+        found = bool(wanted) and self._place(wanted)
+        renamed, self._renamed = self._renamed, False
+        return Discovery(found, renamed)
+
+    def _place(self, wanted: dict[int, Tensor]) -> bool:
+        """Name the models that hold these parameters; True if there is a new or changed one."""
+        tops, searched = self._find_tops(wanted)
+        labels = {id(model): label for label, model in self.live_models()}
+        new: list[nn.Module] = []
+        changed = False
+        for model in map(unwrap, tops):
+            label = labels.get(id(model))
+            if label is not None:  # a part of it was replaced
+                self._forget(label)
+                self._update_names([label])
+                self._renamed = changed = True
+            elif self._is_stray(model):
                 self.strays[id(model)] = weakref.ref(model)
-            else:
+            elif all(model is not other for other in new):
                 new.append(model)
-                self.add_model(model)
-        self._name_loose_parameters(wanted)
-        return bool(new)
+        if new:
+            self._update_names(self._add_models(new))
+        self._name_loose_parameters({i for i, t in wanted.items() if searched or not isinstance(t, nn.Parameter)})
+        return bool(new) or changed
+
+    def _held_tensor(self, identity: int) -> Tensor | None:
+        reference = self._held_references.get(identity)
+        return reference() if reference is not None else None
+
+    def _add_models(self, models: list[nn.Module]) -> list[str]:
+        names = {id(model): variable_name(model) for model in models}
+        unnamed = [model for model in models if names[id(model)] is None]
+        names.update(self._attribute_names(unnamed))
+        return [self._label(model, names[id(model)]) for model in models]
+
+    def _attribute_names(self, models: list[nn.Module]) -> dict[int, str]:
+        """Names under which plain objects (a trainer) keep the models, by id."""
+        return self._search(lambda: self.heap.attribute_names(models)) or {} if models else {}
+
+    def _search(self, search: Callable[[], T]) -> T | None:
+        """Search through all objects of the interpreter, if that fits the budget."""
+        if not self.can_spend(self.heap.predicted_seconds):
+            self.searches_skipped += 1
+            return None
+        start = perf_counter()
+        found = search()
+        self.heap.measured(perf_counter() - start)
+        return found
+
+    def _find_tops(self, wanted: dict[int, Tensor]) -> tuple[list[nn.Module], bool]:
+        """The outermost modules that hold any of the parameters, and whether all of them were looked for."""
+        tops, unknown = self.ownership.find_tops(wanted)
+        if unknown:  # parts of known models may have been replaced
+            for _, model in self.live_models():
+                self.ownership.add(model)
+            tops, unknown = self.ownership.find_tops(wanted)
+        # a plain tensor is in no module, and what a search did not find has none
+        lost = {i: t for i in unknown if isinstance(t := wanted[i], nn.Parameter) and not self._is_homeless(t)}
+        if not lost:
+            return tops, True
+        alive = self._search(self.heap.top_modules)
+        if alive is None:
+            return tops, False
+        for model in alive:
+            held = {id(p) for p in model.parameters()} & lost.keys()
+            if held:
+                self.ownership.add(model)
+                tops.append(model)
+                for identity in held:
+                    del lost[identity]
+        for identity, tensor in lost.items():
+            self._homeless[identity] = weakref.ref(tensor, lambda _, i=identity: self._homeless.pop(i, None))
+        return tops, True
+
+    def _is_homeless(self, parameter: Tensor) -> bool:
+        reference = self._homeless.get(id(parameter))
+        return reference is not None and reference() is parameter
 
     def is_partly_frozen(self, optimizer: Optimizer) -> bool:
         """A model that this optimizer trains holds parameters that do not."""
-        trained = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        holding = (m for m in _top_modules() if any(id(p) in trained for p in m.parameters()))
-        return any(not p.requires_grad for m in holding for p in m.parameters())
+        tops, _ = self._find_tops({id(p): p for group in optimizer.param_groups for p in group["params"]})
+        return any(not p.requires_grad for model in tops for p in model.parameters())
+
+    def is_unknown(self, model: nn.Module) -> bool:
+        """A root that is called has no name, and was not looked for before."""
+        self.forget_dead()
+        reference = self._sought.get(id(model))
+        if id(model) in self.module_names or (reference is not None and reference() is model):
+            return False
+        identity = id(model)
+        self._sought[identity] = weakref.ref(model, lambda _: self._sought.pop(identity, None))
+        self.ownership.add(model)
+        return True
 
     def called_as_root(self, module: nn.Module) -> None:
         self._roots.add(id(module))
@@ -182,26 +329,64 @@ class Registry:
         name = self.parameter_names.get(id(parameter))
         return name if name is not None and self.parameter(name) is parameter else None
 
-    def _is_live(self, name: str, identity: int) -> bool:
-        parameter = self.parameter(name)
+    def _has_name(self, identity: int) -> bool:
+        name = self.parameter_names.get(identity)
+        parameter = self.parameter(name) if name is not None else None
         return parameter is not None and id(parameter) == identity
 
-    def _rename(self) -> None:
-        """One model: names as in named_parameters. Several: the model's own name goes in front."""
-        models = list(self.live_models())
-        self.parameter_names.clear()
-        self._parameters.clear()
-        self.module_names.clear()
-        for label, model in models:
-            prefix = f"{label}." if len(models) > 1 else ""
-            for name, module in model.named_modules():
-                self.module_names[id(module)] = clean(prefix + name).rstrip(".") or label
-            for name, parameter in model.named_parameters():
-                self._name_parameter(parameter, clean(prefix + name))
+    def forget_dead(self) -> None:
+        """Take out the names of models that no longer exist; ids are used again."""
+        dead, self._dead = self._dead, []
+        for label in dead:
+            if label in self.models and self.models[label]() is None:
+                del self.models[label]
+                self._forget(label)
+                self._renamed = True
+
+    def _forget(self, label: str) -> None:
+        names = self._names.pop(label, None)
+        if names is None:
+            return
+        for identity, name in names.parameters:
+            if self.parameter_names.get(identity) == name:
+                del self.parameter_names[identity]
+                self._parameters.pop(name, None)
+                if identity in self._held:
+                    self._unplaced.add(identity)
+        for identity in names.modules:
+            self.module_names.pop(identity, None)
+
+    def _update_names(self, labels: Iterable[str]) -> None:
+        """Name what these models hold.
+
+        One model: names as in named_parameters. Several: the model's own name goes in front.
+        """
+        models = dict(self.live_models())
+        if (len(models) > 1) != self._prefixed:
+            self._prefixed = len(models) > 1
+            self._renamed = True
+            for label in list(self._names):
+                self._forget(label)
+            labels = models
+        for label in labels:
+            if label in models:
+                self._name_contents(label, models[label])
+
+    def _name_contents(self, label: str, model: nn.Module) -> None:
+        prefix = f"{label}." if self._prefixed else ""
+        names = self._names[label] = _Names([], [])
+        for name, module in model.named_modules():
+            self.module_names[id(module)] = clean(prefix + name).rstrip(".") or label
+            names.modules.append(id(module))
+        for name, parameter in model.named_parameters():
+            full = clean(prefix + name)
+            self._name_parameter(parameter, full)
+            names.parameters.append((id(parameter), full))
 
     def _name_parameter(self, parameter: Tensor, name: str) -> None:
         self.parameter_names[id(parameter)] = name
         self._parameters[name] = weakref.ref(parameter)
+        self._unplaced.discard(id(parameter))
 
     def _name_loose_parameters(self, wanted: set[int]) -> None:
         """Optimized leaves that no module holds: plain tensors with requires_grad."""
@@ -237,22 +422,3 @@ def variable_name(thing: Any) -> str | None:
         if value is thing and not name.startswith("_"):
             return name
     return None
-
-
-def attribute_name(thing: Any) -> str | None:
-    """The name under which a plain object (a trainer) keeps this one. Looks through all objects: not for hot paths."""
-    for owner in gc.get_referrers(thing):
-        fields = owner if type(owner) is dict else getattr(owner, "__dict__", None)
-        if type(fields) is not dict or "__name__" in fields:
-            continue
-        for name, value in list(fields.items()):
-            if value is thing and isinstance(name, str) and name.isidentifier() and not name.startswith("_"):
-                return name
-    return None
-
-
-def _top_modules() -> list[nn.Module]:
-    """Modules alive that no other module contains. One pass over the collector's objects."""
-    alive = [o for o in gc.get_objects() if issubclass(type(o), nn.Module) and "_modules" in o.__dict__]
-    inner = {id(child) for m in alive for child in m._modules.values() if child is not None}
-    return [m for m in alive if id(m) not in inner and not isinstance(m, torch.jit.ScriptModule)]

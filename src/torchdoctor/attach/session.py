@@ -207,7 +207,10 @@ class Session(Probes):
 
     def discover(self, reached: list[Tensor]) -> None:
         """Find the models behind what is optimized and reached; their names replace older ones."""
-        if self.registry.discover([id(t) for t in reached]):
+        discovery = self.registry.discover(reached)
+        if discovery.found:
+            self.tensors.forget_columns()
+        if discovery.renamed:
             self.tensors.forget_names()
             self.wiring.renamed()
             self.custody.renamed()
@@ -273,7 +276,8 @@ class Session(Probes):
     def _look_at_state(self, key: str, optimizer: Optimizer) -> None:
         self.custody.before_step(key, optimizer, self.structural)
         self.resuming.before_step(key, optimizer)
-        self.frozen_state.before_step()
+        if self.structural or self.frozen_state.waiting:
+            self.frozen_state.before_step()
 
     def epoch_ended(self, walked: bool = False) -> None:
         """A loader was walked through, or a model's mode changes."""

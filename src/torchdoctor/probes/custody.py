@@ -137,8 +137,7 @@ class CustodyProbe:
     @contained("custody: changing")
     def changing(self, how: str, tensors: list[Tensor], place: Place | None) -> None:
         """A state is about to be loaded into these tensors, or they are about to be initialised."""
-        held = self._context.names.held()
-        if not self._steppers or not any(id(t) in held for t in tensors):
+        if not self._steppers or not any(self._context.names.is_held(t) for t in tensors):
             return
         self._call = (how, place)
         self._within = False
@@ -163,8 +162,8 @@ class CustodyProbe:
     # -- writes that nobody saw ---------------------------------------------------------
 
     def _watched(self) -> Tensor | None:
-        held = self._context.names.held()
-        return next((p for _, p in self._context.names.parameters() if id(p) in held and p.requires_grad), None)
+        names = self._context.names
+        return next((p for _, p in names.parameters() if p.requires_grad and names.is_held(p)), None)
 
     def _count_writes(self) -> None:
         """More writes than updates since the last look, but not one at every update: something comes now and then."""

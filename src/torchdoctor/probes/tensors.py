@@ -46,9 +46,13 @@ class TensorProbe:
         pairs = [(p, n) for p, n in zip(held, known[1], strict=True) if n and self._context.names.chosen(n)]
         return [p for p, _ in pairs], tuple(n for _, n in pairs)
 
-    def forget_names(self) -> None:
-        """Parameters were renamed: a model was found."""
+    def forget_columns(self) -> None:
+        """Parameters without a name may have got one: a model was found."""
         self._columns.clear()
+
+    def forget_names(self) -> None:
+        """Parameters were renamed."""
+        self.forget_columns()
         current = {name for name, _ in self._context.names.parameters()}
         for name in [n for n in self._described if n not in current]:
             self._context.record.fact(replace(self._described.pop(name), renamed=True), self._context.step, name)

@@ -113,6 +113,9 @@ class ModelNames:
     def held(self) -> dict[int, str]:
         return dict.fromkeys(self._names, "0")
 
+    def is_held(self, tensor: Tensor) -> bool:
+        return id(tensor) in self._names
+
     def name_of(self, parameter: Tensor) -> str | None:
         return self._names.get(id(parameter))
 
