@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from torchdoctor.store import environment
-from torchdoctor.store.environment import MAX_DIFF, describe, read_git
+from torchdoctor.store import repository as repositories
+from torchdoctor.store.environment import describe
+from torchdoctor.store.repository import MAX_DIFF, read_git
 
 
 @pytest.fixture
@@ -60,17 +61,111 @@ def test_a_diff_is_kept_scrubbed_and_cut(repository: Path) -> None:
     assert len(git["diff"]) <= MAX_DIFF and git["diff_cut"] is True
 
 
-def test_programs_that_a_repository_configures_are_not_started(repository: Path, tmp_path: Path) -> None:
+def run_git(*arguments: str) -> None:
+    subprocess.run(["git", *arguments], check=True, capture_output=True)
+
+
+def test_programs_that_a_repository_configures_are_not_started(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trap = tmp_path / "trap.sh"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n")
     trap.chmod(0o755)
-    (repository / ".gitattributes").write_text("*.py diff=evil\n")
-    settings = {"core.fsmonitor": trap, "diff.external": trap, "diff.evil.textconv": trap, "core.pager": trap}
-    for name, value in settings.items():
-        subprocess.run(["git", "config", name, str(value)], check=True)
+    (repository / "data.bin").write_bytes(b"abc\n")
+    run_git("add", ".")
+    run_git("commit", "-qm", "second")
+    (repository / ".gitattributes").write_text("*.py diff=evil\n*.bin filter=evil diff=evil merge=evil\n")
+    settings = ["core.fsmonitor", "diff.external", "diff.evil.textconv", "diff.evil.command", "core.pager"]
+    settings += ["filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "core.sshCommand", "core.askPass"]
+    settings += ["credential.helper", "core.editor", "core.alternateRefsCommand", "pager.ls-files", "gpg.program"]
+    for name in settings:
+        run_git("config", name, str(trap))
+    included = tmp_path / "included"
+    included.write_text(f"[alias]\n\trev-parse = !{trap}\n\tls-files = !{trap}\n[core]\n\thooksPath = {tmp_path}\n")
+    run_git("config", "include.path", str(included))
+    run_git("config", "includeIf.gitdir:/.path", str(included))
+    run_git("config", "extensions.partialClone", "origin")
+    run_git("config", "remote.origin.url", f"ext::{trap}")
+    run_git("config", "remote.origin.promisor", "true")
+    for hook in ("post-index-change", "fsmonitor-watchman", "post-checkout"):
+        for place in (repository / ".git" / "hooks", tmp_path):
+            place.mkdir(exist_ok=True)
+            (place / hook).write_text(trap.read_text())
+            (place / hook).chmod(0o755)
+    for name in ("GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PAGER", "GIT_ASKPASS", "GIT_EDITOR"):
+        monkeypatch.setenv(name, str(trap))
+    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "sprung"))
     (repository / "train.py").write_text("lr = 0.3\n")
-    assert "+lr = 0.3" in read_git(repository)["diff"]
+    (repository / "data.bin").write_bytes(b"secret of a filter\n")
+    found = read_git(repository)
+    assert "+lr = 0.3" in found["diff"] and "data.bin" in found["diff"] and "secret of" not in found["diff"]
+    os.utime(repository / "data.bin", (1, 1))
+    head = found["commit"]
+    missing = repository / ".git" / "objects" / head[:2] / head[2:]
+    missing.unlink()  # a partial clone fetches what is missing
+    read_git(repository)
     assert not (tmp_path / "sprung").exists()
+
+
+def test_a_work_tree_elsewhere_is_not_read(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train.py").write_text("private = 1\n")
+    run_git("config", "core.worktree", str(tmp_path / "elsewhere"))
+    assert read_git(repository)["dirty"] is False
+
+
+def test_links_lead_nowhere(repository: Path, tmp_path: Path) -> None:
+    (repository / "sub").mkdir()
+    (repository / "sub" / "a.py").write_text("x = 1\n")
+    run_git("add", ".")
+    run_git("commit", "-qm", "second")
+    (tmp_path / "elsewhere").mkdir()
+    for path in (repository / "sub" / "a.py", repository / "train.py"):
+        path.unlink()
+    (repository / "sub").rmdir()
+    (repository / "sub").symlink_to(tmp_path / "elsewhere")
+    for file in (tmp_path / "elsewhere" / "a.py", tmp_path / "private"):
+        file.write_text("private = 1\n")
+    (repository / "train.py").symlink_to(tmp_path / "private")
+    found = read_git(repository)
+    assert found["dirty"] and "private" not in found["diff"]
+
+
+def test_new_removed_staged_and_odd_files_are_told(repository: Path) -> None:
+    names = [
+        "ümlaut name.py",
+        "-dash.py",
+        "tab\tname.py",
+        "gone.py",
+        "staged.py",
+        ":(glob)x.py",
+        "crlf.py",
+        "touched.py",
+    ]
+    for name in names:
+        (repository / name).write_text("a = 1\nb = 2\n")
+    run_git("add", ".")
+    run_git("commit", "-qm", "second")
+    assert read_git(repository)["dirty"] is False
+    os.utime(repository / "touched.py", (5, 5))
+    (repository / "crlf.py").write_bytes(b"a = 1\r\nb = 2\r\n")
+    assert read_git(repository)["dirty"] is False
+    for name in names[:3] + names[5:6]:
+        (repository / name).write_text("a = 1\nb = 3\n")
+    (repository / "gone.py").unlink()
+    (repository / "staged.py").write_text("c = 3\n")
+    (repository / "new.py").write_text("n = 1\n")
+    (repository / "untracked.py").write_text("u = 1\n")
+    run_git("add", "staged.py", "new.py")
+    diff = read_git(repository / ".git" / "..")["diff"]
+    assert diff.count("+b = 3") == 4 and diff.count("diff --git") == 7
+    assert "+c = 3" in diff and "+n = 1" in diff and "+++ /dev/null" in diff and "u = 1" not in diff
+
+
+def test_from_a_folder_below_the_repository_is_the_same(repository: Path) -> None:
+    (repository / "sub").mkdir()
+    (repository / "train.py").write_text("lr = 0.2\n")
+    assert "+lr = 0.2" in read_git(repository / "sub")["diff"]
 
 
 def test_outside_a_repository_or_without_git_there_is_no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +196,7 @@ def test_a_slow_git_is_not_waited_for_and_comes_later(
 
 def test_a_git_that_hangs_is_ended(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_git(tmp_path, monkeypatch, "exec sleep 60")
-    monkeypatch.setattr(environment, "GIT_SECONDS", 0.3)
+    monkeypatch.setattr(repositories, "SECONDS", 0.3)
     begin = time.monotonic()
     assert read_git(repository) == {}
     assert time.monotonic() - begin < 5

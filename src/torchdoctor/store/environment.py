@@ -7,15 +7,15 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchdoctor.scrubbing import scrub_argv, scrub_text
+from torchdoctor.scrubbing import scrub_argv
 from torchdoctor.store.origin import ORIGIN, sign
+from torchdoctor.store.repository import read_git
 
 PACKAGES = (
     "torch",
@@ -39,11 +39,7 @@ PACKAGES = (
 VARIABLES = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED", "RANK", "WORLD_SIZE", "LOCAL_RANK")
 """The only environment variables whose values are written."""
 
-MAX_DIFF = 200_000
-MAX_OUTPUT = 4 * MAX_DIFF
-"""Bytes that are read of what git prints, however much it is."""
 MAX_SCRIPT = 2_000_000
-GIT_SECONDS = 2.0
 WAIT_SECONDS = 0.2
 """describe() waits so long for git; what comes later goes to `on_git`."""
 
@@ -150,52 +146,3 @@ class _GitLook:
         with self._lock:
             self._late = True
             return self._found or None
-
-
-def read_git(folder: Path) -> dict[str, Any]:
-    """Commit, branch and what differs from the commit; {} outside a repository or without git."""
-    commit = _git(folder, "rev-parse", "HEAD")
-    if not commit:
-        return {}
-    found: dict[str, Any] = {"commit": commit.strip()}
-    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD")
-    if branch:
-        found["branch"] = branch.strip()
-    status = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    if status is not None:
-        found["dirty"] = bool(status.strip())
-    if found.get("dirty"):
-        diff = _git(folder, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")
-        if diff is not None:
-            found["diff"] = scrub_text(diff[:MAX_DIFF])
-            found["diff_cut"] = len(diff) > MAX_DIFF
-    return found
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None if it fails or takes too long. Programs that a repository configures are not started."""
-    settings = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
-    variables = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    try:
-        process = subprocess.Popen(
-            ["git", "--no-pager", *settings, *arguments],
-            cwd=folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-    except OSError:
-        return None
-    timer = threading.Timer(GIT_SECONDS, process.kill)
-    timer.start()
-    try:
-        assert process.stdout is not None
-        with process.stdout as output:
-            text = output.read(MAX_OUTPUT)
-        if len(text) == MAX_OUTPUT:
-            process.kill()
-        status = process.wait()
-    finally:
-        timer.cancel()
-    return text.decode(errors="replace") if status == 0 or len(text) == MAX_OUTPUT else None
