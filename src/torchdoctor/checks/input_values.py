@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from torchdoctor.findings import Fix, Severity
 from torchdoctor.probes.batches import batch_tensors
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.data import constant_inputs, nan_in_inputs, unnormalized_inputs
+from torchdoctor.rules.data.columns import is_constant
 from torchdoctor.rules.data.unnormalized_inputs import FIRST_MODULES, LARGE, NORMS, SPREAD
 from torchdoctor.rules.nonfinite import Contamination, counted
 from torchdoctor.rules.nonfinite import Outcome as Effect
@@ -281,8 +283,5 @@ def _dead_columns(facts: list[InputsFact]) -> list[int]:
     if not known or sum(f.shape[0] for f in known) < constant_inputs.DEAD_SAMPLES or known[0].shape[1] > 256:
         return []
     lows, highs = zip(*((f.feature_low or [], f.feature_high or []) for f in known), strict=True)
-    return [
-        i
-        for i, (low, high) in enumerate(zip(zip(*lows, strict=True), zip(*highs, strict=True), strict=True))
-        if min(low) == max(high)
-    ]
+    low_F, high_F = np.array(lows, np.float64).min(0), np.array(highs, np.float64).max(0)
+    return np.flatnonzero(is_constant(low_F, high_F, known[0].dtype)).tolist()

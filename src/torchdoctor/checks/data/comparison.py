@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor.distributions.student import t_quantile
+from torchdoctor.rules.data.columns import varies
 from torchdoctor.rules.data.train_validation_mismatch import CAP, Distance, divergence
 
 Floats = NDArray[np.float64]
@@ -24,8 +25,6 @@ FEATURES = 256
 """That are compared; of more, every n-th."""
 LEAST = 8
 """Samples of either split."""
-CONSTANT = 1e-6
-"""Spread over size below which a feature does not vary."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def compare(train: Moments | None, held: Moments | None) -> Distance | None:
         return None
     mean_t, mean_v = train.first.mean(0), held.first.mean(0)
     std_t, std_v = (np.sqrt(np.maximum(m.second.mean(0) - m.first.mean(0) ** 2, 0)) for m in (train, held))
-    alive = np.isfinite(std_t) & np.isfinite(std_v) & (std_t > CONSTANT * np.maximum(np.abs(mean_t), 1e-12))
+    alive = np.isfinite(std_v) & varies(mean_t, std_t)
     if not alive.any():
         return None
     around = [m.second - 2 * mean_t * m.first + mean_t**2 for m in (train, held)]

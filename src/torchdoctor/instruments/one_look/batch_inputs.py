@@ -10,6 +10,7 @@ from torch import Tensor
 from torchdoctor.findings import Severity
 from torchdoctor.instruments.one_look.problems import Problem, Seen, nonfinite_problem
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.data.columns import is_constant
 from torchdoctor.rules.data.constant_inputs import DEAD_SHARE, LEAST_SAMPLES, NOTHING
 from torchdoctor.rules.data.unnormalized_inputs import EXTREME, LARGE, SPREAD
 from torchdoctor.stats import features
@@ -117,10 +118,10 @@ def _sameness(seen: Seen, tensor: Tensor) -> Iterator[Problem]:
 
 
 def _constant_features(seen: Seen, tensor: Tensor) -> Iterator[Problem]:
-    _, std_F, low_F, high_F = features(tensor, 1)
-    if len(std_F) < 2:
+    _, _, low_F, high_F = features(tensor, 1)
+    if len(low_F) < 2:
         return
-    still = (high_F == low_F) & ~torch.isnan(std_F)
+    still = torch.from_numpy(is_constant(low_F.double().cpu(), high_F.double().cpu(), str(tensor.dtype)))
     count, what = int(still.sum()), "channels" if seen.is_image else "features"
     if not count:
         return

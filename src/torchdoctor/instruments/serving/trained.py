@@ -11,6 +11,7 @@ import numpy as np
 from torchdoctor.errors import UsageError
 from torchdoctor.facts import TRAIN, InputsFact, LoaderFact, TokensFact
 from torchdoctor.instruments.evaluating.metrics import Floats, Ints
+from torchdoctor.rules.data.columns import is_constant
 from torchdoctor.run import Run
 
 RECORDED = 256
@@ -59,9 +60,9 @@ class Trained:
 
     @property
     def spread(self) -> Floats:
-        """Standard deviation of each feature over all looks together."""
+        """Standard deviation of each feature over all batches together; 0 where only rounding varies."""
         square = np.average(np.square(self.std) + np.square(self.mean - self.centre), axis=0, weights=self.size)
-        return np.sqrt(square)
+        return np.where(is_constant(self.low.min(0), self.high.max(0), self.dtype), 0.0, np.sqrt(square))
 
 
 def read_trained(run: Run) -> Trained:

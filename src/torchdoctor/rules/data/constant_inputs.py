@@ -39,6 +39,7 @@ from torchdoctor.facts import TRAIN, InputsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import figure
+from torchdoctor.rules.data.columns import is_constant
 from torchdoctor.rules.data.finite_batches import finite_batches
 from torchdoctor.rules.places import call_places
 from torchdoctor.rules.rule import Rule
@@ -128,7 +129,7 @@ def dead_features(run: Run) -> tuple[int, int, float, int] | None:
     low_F = np.min([f.feature_low for f in looks], axis=0)
     high_F = np.max([f.feature_high for f in looks], axis=0)
     mean_F = np.mean([f.feature_mean for f in looks], axis=0)
-    dead = high_F <= low_F
+    dead = is_constant(low_F, high_F, looks[0].dtype)
     if len(dead) < 3 or dead.mean() < DEAD_SHARE or dead.all():
         return None
     alive = ~dead

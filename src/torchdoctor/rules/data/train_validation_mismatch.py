@@ -47,6 +47,7 @@ from torchdoctor.facts import TRAIN, VALIDATION, FeaturesFact, InputsFact, Modes
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.curves import Floats, figure
+from torchdoctor.rules.data.columns import varies
 from torchdoctor.rules.data.membership import loader_phases
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
@@ -199,7 +200,7 @@ def measure(run: Run, held: FeaturesFact) -> Distance | None:
     if samples < LEAST_TRAINED or len(mean_t) != len(held.mean):
         return None
     mean_v, std_v = np.array(held.mean), np.array(held.std)
-    alive = (std_t > 1e-6 * np.maximum(1e-12, np.abs(mean_t))) & np.isfinite(std_t)
+    alive = varies(mean_t, std_t)
     if not alive.any():
         return None
     moved = np.abs(mean_v - mean_t)[alive] / std_t[alive]

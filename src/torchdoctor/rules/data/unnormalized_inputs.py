@@ -46,12 +46,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from torchdoctor.distributions.gaps import nanmedian
 from torchdoctor.facts import TRAIN, UNKNOWN, InputsFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import Floats, figure
+from torchdoctor.rules.data.columns import is_constant
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import ACTIVATION, LOSS_TRAIN
@@ -114,6 +116,9 @@ class Scale:
     image: bool
     means: Floats
     stds: Floats
+    """0 for columns that are constant"""
+    index: NDArray[np.int64]
+    """the columns' places in the input: those between 0 and 1 are left out"""
 
     @property
     def feature_sizes(self) -> Floats:
@@ -180,12 +185,13 @@ def look(run: Run) -> Scale | None:
     low_F, high_F = _columns([f.feature_low for f in facts]), _columns([f.feature_high for f in facts])
     if len(low_F) and len(mean_F) == len(std_F) == len(low_F) == len(high_F):
         keep = np.isfinite(mean_F) & np.isfinite(std_F) & ~((low_F >= 0) & (high_F <= 1))
-        mean_F, std_F = mean_F[keep], std_F[keep]
+        std_F = np.where(is_constant(low_F, high_F, first.dtype), 0.0, std_F)
+        index_F, mean_F, std_F = np.flatnonzero(keep), mean_F[keep], std_F[keep]
     else:
-        mean_F, std_F = np.zeros(0), np.zeros(0)
+        index_F, mean_F, std_F = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
     image = len(first.shape) >= 4 or (len(first.shape) == 2 and first.shape[1] >= 16)
     low, high = min(f.low or 0.0 for f in facts), max(f.high or 0.0 for f in facts)
-    return Scale(size, low, high, image, mean_F, std_F)
+    return Scale(size, low, high, image, mean_F, std_F, index_F)
 
 
 def _columns(rows: list[list[float] | None]) -> Floats:
@@ -264,14 +270,14 @@ def _evidence(scale: Scale) -> Iterator[Evidence]:
         scale.largest,
         EXTREME if scale.largest >= EXTREME else LARGE,
     )
-    if len(scale.stds) > 1:
+    if (scale.stds > 0).sum() > 1:
         large, small = (
             int(np.argmax(scale.feature_sizes)),
             int(np.argmin(np.where(scale.stds > 0, scale.stds, np.inf))),
         )
         yield Evidence(
-            f"feature {large}: mean {figure(scale.means[large])}, std {figure(scale.stds[large])}; "
-            f"feature {small}: mean {figure(scale.means[small])}, std {figure(scale.stds[small])}",
+            f"feature {scale.index[large]}: mean {figure(scale.means[large])}, std {figure(scale.stds[large])}; "
+            f"feature {scale.index[small]}: mean {figure(scale.means[small])}, std {figure(scale.stds[small])}",
             "inputs",
             scale.spread,
             SPREAD,
