@@ -65,7 +65,6 @@ def test_scripting_sees_the_originals(tmp_path: Path) -> None:
     with torchdoctor.watch(out=tmp_path, quiet=True):
         scripted = torch.jit.script(WithLoss())
         value = scripted(torch.zeros(2, 3), torch.tensor([0, 1]))
-        assert hasattr(torch.nn.functional.cross_entropy, "__torchdoctor_original__")
     assert value.item() == pytest.approx(1.0986, abs=1e-4)
 
 

@@ -1,8 +1,8 @@
-"""Forward passes, seen through torch's global module hooks. They are in place only when something is to be seen.
+"""Forward passes: the calls of modules, watched only when something is to be seen.
 
-Global hooks are used because hooks on the user's modules would travel with a pickled or copied model and switch
-off fast paths; because they cost something for every module, they are taken out between looks. With torch.compile
-they stay, since taking them out and putting them back would compile again.
+`Module.__call__` itself reports them (see instrumentation.py). Hooks on the user's modules would travel with a pickled
+or copied model and switch off fast paths; torch's global hooks add a frame to every call, show in tracebacks, and make
+torch.compile warn and strict export refuse. With torch.compile the watch stays on once it is on.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from torchdoctor.attach import guard
-from torchdoctor.attach.guard import guarded, is_guarded
+from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.loop import Pass
 from torchdoctor.attach.loss_sites import is_wrapped
+from torchdoctor.attach.patches import Switch
 from torchdoctor.attach.places import caller
 from torchdoctor.attach.registry import unwrap
 from torchdoctor.attach.session import BATCH, LOOK, Session
@@ -36,15 +36,13 @@ HELD_BYTES = 1 << 26
 FIXED_SAMPLES = 4
 FIXED_OUTPUTS = 16
 
-_is_compiling = torch.compiler.is_compiling
-
 
 class ForwardWatch:
-    """Puts the hooks in and takes them out, and turns calls of root modules into passes."""
+    """Switches the watch on and off, and turns calls of root modules into passes."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._handles: list[Any] = []
+        self.calls: Switch | None = None
         self._stack: list[nn.Module] = []
         self._pass: Pass | None = None
         self._armed = WATCHED_PASSES
@@ -61,7 +59,23 @@ class ForwardWatch:
         self._held: Tensor | None = None
         """the input of the last pass, for its loss: `model(x[rows])` keeps it nowhere; while the hooks are in"""
 
-    # -- hooks in and out ---------------------------------------------------------------
+    # -- calls of modules ---------------------------------------------------------------
+
+    @guarded("forward begins")
+    def call_begins(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        self.enter(args[0], args[1:])
+
+    @guarded("forward ends")
+    def call_ends(self, _token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        self.leave(args[0], kwargs, output)
+
+    @guarded("forward failed")
+    def call_failed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _error: BaseException) -> None:
+        self._pop(args[0])
+        if not self._stack:
+            self.forget_calls()
+
+    # -- the watch on and off -----------------------------------------------------------
 
     def arm(self) -> None:
         """Something new begins (a loader, eval mode): watch the next passes."""
@@ -90,34 +104,23 @@ class ForwardWatch:
             or self.session.context.step < EARLY_STEPS
             or not self.session.context.looks.isdisjoint((BATCH, LOOK))
         )
-        if wanted and not self._handles and not self.session.finished:
-            self._put_in()
-        elif not wanted and self._handles and not self._stack:
+        if wanted and not self.are_in() and not self.session.finished and self.calls is not None:
+            self.session.steady.leave()
+            self.calls.on()
+        elif not wanted and self.are_in() and not self._stack:
             self.take_out()
 
     def are_in(self) -> bool:
-        return bool(self._handles)
-
-    def _put_in(self) -> None:
-        self.session.steady.leave()
-        for hook in (_pre_hook, _post_hook):
-            if not is_guarded(_TARGETS[hook]):
-                raise AssertionError("a forward hook is not guarded")
-        _CURRENT[0] = self
-        self._handles = [
-            register_module_forward_pre_hook(_pre_hook),
-            register_module_forward_hook(_post_hook, with_kwargs=True),
-        ]
+        return self.calls is not None and self.calls.is_on
 
     def take_out(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        if self.calls is not None:
+            self.calls.off()
         self._held = None
         self._stack.clear()
 
     def forget_calls(self) -> None:
-        """No module runs at this point of the loop: one that ended by an exception was never left."""
+        """No module runs at this point of the loop."""
         self._stack.clear()
         self._pass = None
         self._looking = False
@@ -230,8 +233,7 @@ class ForwardWatch:
                 self._teachers.add(teacher)
 
     def leave(self, module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
-        while self._stack and self._stack.pop() is not module:
-            pass
+        self._pop(module)
         session = self.session
         if kwargs and not self._stack and self._pass is not None and "inputs" not in self._pass.data:
             self._look_at_inputs(self._pass, input_tensors((), kwargs))
@@ -245,6 +247,10 @@ class ForwardWatch:
             session.spend(LOOK, start)
         if not self._stack and self._pass is not None:
             self._end_pass(output)
+
+    def _pop(self, module: nn.Module) -> None:
+        while self._stack and self._stack.pop() is not module:
+            pass
 
     def _end_pass(self, output: Any) -> None:
         seen, self._pass = self._pass, None
@@ -283,40 +289,8 @@ def _has_parameters(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
 
 
-_CURRENT: list[ForwardWatch | None] = [None]
-
-
-@guarded("forward begins")
-def _entered(module: nn.Module, args: tuple[Any, ...]) -> None:
-    watch = _CURRENT[0]
-    if watch is not None:
-        watch.enter(module, args)
-
-
-@guarded("forward ends")
-def _left(module: nn.Module, kwargs: dict[str, Any], output: Any) -> None:
-    watch = _CURRENT[0]
-    if watch is not None:
-        watch.leave(module, kwargs, output)
-
-
-def _pre_hook(module: nn.Module, args: tuple[Any, ...]) -> None:
-    if _is_compiling():
-        return
-    _entered(module, args)
-
-
-def _post_hook(module: nn.Module, _args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-    if _is_compiling():
-        return
-    _left(module, kwargs, output)
-
-
 def _may_be_held(tensor: Tensor) -> bool:
     """Small with all that it is a view of, on the host, and without a graph behind it."""
     if is_wrapped(tensor) or not tensor.is_cpu or tensor.grad_fn is not None or tensor.layout is not torch.strided:
         return False
     return tensor.untyped_storage().nbytes() <= HELD_BYTES
-
-
-_TARGETS = {_pre_hook: _entered, _post_hook: _left}

@@ -50,7 +50,7 @@ class HandlingSites:
         wrap(torch.nn.Module, "load_state_dict", before=self.module_loading, after=self.module_loaded)
         wrap(Optimizer, "load_state_dict", after=self.optimizer_loaded)
         wrap(Optimizer, "state_dict", after=self.optimizer_asked)
-        for scheduler in vars(lr_scheduler).values():
+        for scheduler in list(vars(lr_scheduler).values()):
             if isinstance(scheduler, type) and "load_state_dict" in vars(scheduler) and scheduler is not Optimizer:
                 wrap(scheduler, "load_state_dict", after=self.scheduler_loaded)
         wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", before=self.packing)

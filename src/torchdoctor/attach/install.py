@@ -31,9 +31,6 @@ from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
 from torchdoctor.probes.loss_calls import FUNCTIONS
 
-FRAMES_UP_POSITION = 3
-"""torch.jit.script(obj, optimize, _frames_up, ...)"""
-
 
 class Installation:
     """Everything that makes torch call us for one session."""
@@ -83,16 +80,15 @@ class Installation:
             after=loaders.batch_fetched,
             failed=loaders.loader_exhausted,
         )
-        for owner in (torch.nn.utils, clip_grad):
-            wrap(owner, "clip_grad_norm_", after=sites.clipped_norm)
-            wrap(owner, "clip_grad_value_", after=sites.clipped_value)
+        wrap(clip_grad, "clip_grad_norm_", after=sites.clipped_norm)
+        wrap(clip_grad, "clip_grad_value_", after=sites.clipped_value)
         scaler = torch.amp.GradScaler
         scaling = sites.scaling
         wrap(scaler, "scale", after=scaling.loss_scaled)
         wrap(scaler, "step", before=scaling.step_begins, after=scaling.step_ends)
         wrap(scaler, "update", after=scaling.updated)
         wrap(scaler, "unscale_", after=scaling.unscaled)
-        for scheduler in vars(lr_scheduler).values():
+        for scheduler in list(vars(lr_scheduler).values()):
             if isinstance(scheduler, type) and "step" in vars(scheduler) and scheduler is not Optimizer:
                 wrap(scheduler, "step", after=sites.scheduled)
         losses = LossSites(session)
@@ -103,12 +99,15 @@ class Installation:
                 wrap(F, name, after=after, failed=failed, gate=session.steady.loss_calls)
         self.handling.place(wrap, self.patches.switch)
         sites.reads = self.patches.switch(torch.Tensor, "item", after=sites.item_read)
+        forward = self.forward
+        forward.calls = self.patches.switch(
+            torch.nn.Module, "__call__", before=forward.call_begins, after=forward.call_ends, failed=forward.call_failed
+        )
         printing = PrintSites(self.session)
         if session.options.prints:
             wrap(builtins, "print", after=printing.printed)
         wrap(logging.Logger, "handle", after=printing.logged)
         LoggerSites(printing).place(self.patches)
-        self._keep_scripting_whole()
         begins, ends = _when_not_counted(sites.step_begins, session), sites.step_ends
         if session.remedy.on:
             begins, ends = _with_remedy_before(sites.step_begins, session), _with_remedy_after(ends, session)
@@ -122,29 +121,12 @@ class Installation:
             raise AssertionError(f"{handler} is not guarded")
         self._handles.append(register(handler))
 
-    def _keep_scripting_whole(self) -> None:
-        """torch.jit.script reads the source of what it compiles: it must find the originals."""
-        patches, original = self.patches, torch.jit.script
-
-        @functools.wraps(original)
-        def script(*args: Any, **kwargs: Any) -> Any:
-            if len(args) < FRAMES_UP_POSITION:  # it looks names up in its caller's frame: ours is one more
-                kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
-            with patches.suspended():
-                return original(*args, **kwargs)
-
-        self._script = (script, original)
-        torch.jit.script = script
-
     def remove(self) -> None:
         self.patches.remove()
         self.forward.take_out()
-        self.sites.restore_warnings()
         for handle in self._handles:
             handle.remove()
         self._handles = []
-        if torch.jit.script is self._script[0]:
-            torch.jit.script = self._script[1]
 
 
 def _when_not_counted(handler: Any, session: Session) -> Any:

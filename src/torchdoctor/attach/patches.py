@@ -1,22 +1,22 @@
-"""Where we stand in the user's way without being felt: torch's functions and methods, wrapped and put back.
+"""The functions and methods of torch whose calls are watched, and how they are put back.
 
-A wrapper calls the original exactly once, with the arguments as they came, and gives back what it gave. What we
-do before and after runs in guarded sites. While torch.compile traces, a wrapper is the original and nothing else.
+A function written in Python keeps its object and gets other code (see instrumentation.py). A builtin is replaced by a
+wrapper, which calls it exactly once, with the arguments as they came, and returns its result. What is done before and
+after a call runs in guarded sites. While torch.compile traces, every function is the original and nothing else.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
-import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 import torch
 
 from torchdoctor.attach.guard import STATE, is_guarded
+from torchdoctor.attach.instrumentation import Begin, Call, Instrumentation, instrument
 
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
@@ -74,10 +74,10 @@ user's line instead of ours."""
 
 
 class Patches:
-    """The set of wrappers in place; `remove` puts every original back."""
+    """The set of watched functions; `remove` puts every original back."""
 
     def __init__(self) -> None:
-        self._placed: list[_Replaced | _Redirected | Switch] = []
+        self._placed: list[_Instrumented | _Replaced | Switch] = []
         self._hooked: set[tuple[Any, ...]] = set()
         self.active = True
 
@@ -92,61 +92,72 @@ class Patches:
         gate: Gate | None = None,
         shortcut: Shortcut | None = None,
     ) -> None:
-        """Put a wrapper in the place of `owner.name`. Names that this torch does not have are passed over."""
-        inherited = getattr(owner, name, None)
-        if inherited is None:
+        """Watch the calls of `owner.name`. Names that this torch does not have are passed over."""
+        original = getattr(owner, name, None)
+        if original is None:
             return
         _check_guarded(name, before, after, failed, shortcut and shortcut.take)
-        redirected = isinstance(owner, ModuleType) and can_be_redirected(inherited)
-        if redirected and (inherited, before, after) in self._hooked:
+        if (original, before, after) in self._hooked:
             return  # known by two names
-        self._hooked.add((inherited, before, after))
-        original = copy_function(inherited) if redirected else inherited
-        wrapper = self._make(original, before, after, failed)
-        if gate is not None:
-            wrapper = _gated(original, wrapper, gate)
-        if shortcut is not None:
-            wrapper = _short(original, wrapper, shortcut, failed)
-        wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
-        self._placed.append(_Redirected(inherited, wrapper) if redirected else _Replaced(owner, name, wrapper))
+        self._hooked.add((original, before, after))
+        placed = self._watch(owner, name, self._begin(before, after, failed, gate, shortcut))
+        placed.place()
+        self._placed.append(placed)
 
-    def _make(
-        self, original: Callable[..., Any], before: Before | None, after: After | None, failed: Failed | None
-    ) -> Callable[..., Any]:
-        patches = self
+    def _watch(self, owner: Any, name: str, begin: Begin) -> _Instrumented | _Replaced:
+        original = getattr(owner, name)
+        is_inherited = isinstance(owner, type) and name not in vars(owner)
+        instrumentation = None if is_inherited else instrument(original)
+        if instrumentation is not None:
+            return _Instrumented(instrumentation, begin)
+        return _Replaced(owner, name, _make_wrapper(original, begin))
 
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if _is_compiling() or STATE.inside or not patches.active:
-                return original(*args, **kwargs)
-            token = before(args, kwargs) if before else None
-            if failed is None:
-                result = original(*args, **kwargs)
-            else:
+    def _begin(
+        self,
+        before: Before | None,
+        after: After | None,
+        failed: Failed | None,
+        gate: Gate | None = None,
+        shortcut: Shortcut | None = None,
+    ) -> Begin:
+        def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+            if gate is not None and not (gate.open_without_grad and not _is_grad_enabled()):
+                gate.passed += 1
+                if not gate.open:
+                    return None
+            if shortcut is not None and args and shortcut.on and shortcut.take(args[0]):
+                return None if failed is None else _WatchedCall(None, args, kwargs, None, failed)
+            if STATE.inside or not self.active or _is_compiling():
+                return None
+            token = None
+            if before is not None:
                 try:
-                    result = original(*args, **kwargs)
-                except BaseException as error:
-                    if failed(token, args, kwargs, error) is True:
-                        return None
+                    token = before(args, kwargs)
+                except BaseException as error:  # it may have done half of its work
+                    if failed is not None:
+                        failed(None, args, kwargs, error)
                     raise
-            if after:
-                after(token, args, kwargs, result)
-            return result
+            if after is None and failed is None:
+                return None
+            return _WatchedCall(token, args, kwargs, after, failed)
 
-        wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
-        return wrapper
+        return begin
 
     def switch(
-        self, owner: Any, name: str, *, before: Before | None = None, after: After, stays: bool = True
+        self,
+        owner: Any,
+        name: str,
+        *,
+        before: Before | None = None,
+        after: After,
+        failed: Failed | None = None,
+        stays: bool = True,
     ) -> Switch:
-        """A wrapper that is put in place and taken out again as the run needs it; see Switch."""
-        _check_guarded(name, before, after)
-        original, gate = getattr(owner, name), Gate(False)
-        wrapper = _gated(original, self._make(original, before, after, None), gate)
-        wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
-        switch = Switch(_Replaced(owner, name, wrapper), gate, stays)
+        """Watch the calls of `owner.name` while the switch is on; see Switch."""
+        _check_guarded(name, before, after, failed)
+        gate = Gate(False)
+        switch = Switch(self._watch(owner, name, self._begin(before, after, failed, gate)), gate, stays)
         self._placed.append(switch)
-        switch.off()
         return switch
 
     def remove(self) -> None:
@@ -176,43 +187,81 @@ def _check_guarded(name: str, *hooks: Callable[..., Any] | None) -> None:
             raise AssertionError(f"the hook on {name} is not guarded")
 
 
-def _gated(original: Callable[..., Any], watched: Callable[..., Any], gate: Gate) -> Callable[..., Any]:
+class _WatchedCall:
+    """One call of a watched function."""
+
+    __slots__ = ("_after", "_args", "_failed", "_kwargs", "_token")
+
+    def __init__(
+        self, token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], after: After | None, failed: Failed | None
+    ) -> None:
+        self._token, self._args, self._kwargs, self._after, self._failed = token, args, kwargs, after, failed
+
+    def ended(self, result: Any) -> None:
+        if self._after is not None:
+            self._after(self._token, self._args, self._kwargs, result)
+
+    def failed(self) -> bool:
+        error = sys.exc_info()[1]
+        if self._failed is None or error is None:
+            return False
+        return self._failed(self._token, self._args, self._kwargs, error) is True
+
+
+def _make_wrapper(original: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if gate.open_without_grad and not _is_grad_enabled():
-            return watched(*args, **kwargs)
-        gate.passed += 1
-        return watched(*args, **kwargs) if gate.open else original(*args, **kwargs)
-
-    wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
-    return wrapper
-
-
-def _short(
-    original: Callable[..., Any], watched: Callable[..., Any], shortcut: Shortcut, failed: Failed | None
-) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if not args or not shortcut.on or not shortcut.take(args[0]):
-            return watched(*args, **kwargs)
-        try:
+        if _is_compiling():
             return original(*args, **kwargs)
+        call = begin(args, kwargs)
+        try:
+            result = original(*args, **kwargs)
         except BaseException as error:
-            if failed is not None and failed(None, args, kwargs, error) is True:
+            if call is not None and call.failed():
                 return None
+            # `raise` alone adds no entry; before Python 3.11 it shows the traceback as it was, with this frame
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise
+        if call is not None:
+            call.ended(result)
+        return result
 
     wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
+    wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
     return wrapper
+
+
+class _Instrumented:
+    """A function that keeps its object and has our code."""
+
+    wears_out = False
+
+    def __init__(self, instrumentation: Instrumentation, begin: Begin) -> None:
+        self._instrumentation, self._begin = instrumentation, begin
+
+    @property
+    def name(self) -> str:
+        return self._instrumentation.label
+
+    @property
+    def is_free(self) -> bool:
+        return True
+
+    def place(self) -> None:
+        self._instrumentation.add(self._begin)
+
+    def lift(self) -> bool:
+        return self._instrumentation.drop(self._begin)
 
 
 class _Replaced:
     """An attribute of a class or module that holds our wrapper."""
 
+    wears_out = True
+
     def __init__(self, owner: Any, name: str, wrapper: Any) -> None:
         self._owner, self._attribute, self._wrapper = owner, name, wrapper
         self._previous = vars(owner).get(name, _ABSENT)
-        self.place()
 
     @property
     def name(self) -> str:
@@ -241,13 +290,17 @@ SWITCHES = 64
 
 
 class Switch:
-    """A wrapper of a method that is called very often, in place only where it is needed. One that has been switched too
+    """A method that is called very often and watched only where that is needed. A wrapper that has been switched too
     often stays in, behind a gate, or stays out."""
 
-    def __init__(self, replaced: _Replaced, gate: Gate, stays: bool) -> None:
+    def __init__(self, replaced: _Instrumented | _Replaced, gate: Gate, stays: bool) -> None:
         self._replaced, self._gate, self._stays = replaced, gate, stays
-        self._is_in = True
+        self._is_in = False
         self._times = 0
+
+    @property
+    def is_on(self) -> bool:
+        return self._gate.open
 
     @property
     def name(self) -> str:
@@ -258,7 +311,7 @@ class Switch:
         worn = self._times >= SWITCHES and not self._stays
         if not self._is_in and not worn and self._replaced.is_free:
             self.place()
-            self._times += 1
+            self._times += self._replaced.wears_out
 
     def off(self) -> None:
         self._gate.open = False
@@ -273,66 +326,6 @@ class Switch:
         lifted = self._is_in and self._replaced.lift()
         self._is_in = self._is_in and not lifted
         return lifted
-
-
-class _Redirected:
-    """A function that stays the object it is, with code that calls our wrapper: whoever holds it, under whatever name,
-    calls us, and pickle finds it where it says it is."""
-
-    def __init__(self, function: FunctionType, wrapper: Callable[..., Any]) -> None:
-        self._function, self._wrapper = function, wrapper
-        self._global = f"__torchdoctor_{function.__name__}_{_free_number(function)}__"
-        self._code = function.__code__
-        self._redirection = _call_target.__code__.replace(
-            co_names=(self._global,), co_name=function.__name__, co_filename=SKIPPED_BY_WARNINGS
-        )
-        self._signature = inspect.signature(function)
-        self.place()
-
-    @property
-    def name(self) -> str:
-        return f"{self._function.__module__}.{self._function.__name__}"
-
-    def place(self) -> None:
-        self._function.__globals__[self._global] = self._wrapper
-        self._function.__signature__ = self._signature  # type: ignore[attr-defined]
-        self._function.__torchdoctor_original__ = self._wrapper.__torchdoctor_original__  # type: ignore[attr-defined]
-        self._function.__code__ = self._redirection
-
-    def lift(self) -> bool:
-        if self._function.__code__ is not self._redirection:
-            return False
-        self._function.__code__ = self._code
-        for name in ("__signature__", "__torchdoctor_original__"):
-            vars(self._function).pop(name, None)
-        # a call that has begun in another thread still looks the name up
-        self._function.__globals__[self._global] = self._wrapper.__torchdoctor_original__  # type: ignore[attr-defined]
-        return True
-
-
-def _free_number(function: FunctionType) -> int:
-    """Names of redirections that were lifted are used again."""
-    for number in itertools.count():
-        standing = function.__globals__.get(f"__torchdoctor_{function.__name__}_{number}__")
-        if standing is None or not hasattr(standing, "__torchdoctor_original__"):
-            return number
-    raise AssertionError
-
-
-def can_be_redirected(function: Any) -> bool:
-    return isinstance(function, FunctionType) and not function.__code__.co_freevars
-
-
-def copy_function(function: FunctionType) -> FunctionType:
-    """The same function as another object, which keeps its code."""
-    copy = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    copy.__qualname__, copy.__module__, copy.__doc__ = function.__qualname__, function.__module__, function.__doc__
-    return copy
-
-
-def _call_target(*args: Any, **kwargs: Any) -> Any:
-    return _target(*args, **kwargs)  # type: ignore[name-defined] # noqa: F821 - the name is put in by _Redirected
 
 
 class _Absent:

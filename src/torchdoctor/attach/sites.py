@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from threading import get_ident
 from time import perf_counter
@@ -39,7 +38,6 @@ class Sites:
         self.arm: Callable[[], None] = lambda: None
         self.grad_off: Callable[[bool], None] = lambda _: None
         self.forget_calls: Callable[[], None] = lambda: None
-        self._filter: Any = None
         self.hooks_in: Callable[[], bool] = lambda: False
         self.reads: Switch | None = None
         """numbers read from tensors are of interest inside no_grad blocks only"""
@@ -351,19 +349,7 @@ class Sites:
     @guarded("compile")
     def compiling(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         self.session.compiled = True
-        self._quiet_warning()
         self.arm()
-
-    def _quiet_warning(self) -> None:
-        """torch.compile warns of global hooks; ours do nothing inside a compiled region."""
-        if self._filter is None:
-            warnings.filterwarnings("ignore", message=".*global hooks on modules.*")
-            self._filter = warnings.filters[0]
-
-    def restore_warnings(self) -> None:
-        if self._filter is not None and self._filter in warnings.filters:
-            warnings.filters.remove(self._filter)
-        self._filter = None
 
     def _note_site(self, call: str, place: Place | None) -> None:
         if place is None or (call, *place) in self._last_sites or len(self._last_sites) > 64:
