@@ -6,18 +6,18 @@ import typing
 from functools import cache
 from typing import Any
 
-from torchdoctor.store.ledger import fits
+from torchdoctor.store.ledger import read_value
 
 T = typing.TypeVar("T")
 
 
 def build(kind: type[T], data: Any, longest: int, most: int, beside: tuple[str, ...] = ()) -> T | None:
     """The dataclass, if the data are a mapping of such fields; those `beside` are read by the caller."""
-    hints = {name: hint for name, hint in _hints(kind).items() if name not in beside}
-    if not isinstance(data, dict) or any(n in data and not fits(data[n], hint) for n, hint in hints.items()):
+    if not isinstance(data, dict):
         return None
-    known = {name: value for name, value in data.items() if name in hints}
+    hints = {name: hint for name, hint in _hints(kind).items() if name in data and name not in beside}
     try:
+        known = {name: read_value(data[name], hint) for name, hint in hints.items()}
         return kind(**shortened(known, longest, most))
     except TypeError:
         return None
