@@ -9,6 +9,7 @@ from typing import Any
 
 from torchdoctor.facts import HealthFact, RemedyFact
 from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Silenced, Verdict
+from torchdoctor.last_seen import Ranks
 from torchdoctor.permits import find_permit
 from torchdoctor.rules import LoadedRule, catalogue, remedies
 from torchdoctor.rules.rule import FAMILIES
@@ -17,6 +18,9 @@ from torchdoctor.run import Run
 from torchdoctor.settings import Settings
 
 log = logging.getLogger("torchdoctor")
+
+ACROSS_RANKS = "ranks-out-of-sync"
+"""The diagnosis that compares ranks; as long as there is no rule for it, nobody has looked."""
 
 
 def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Settings | None = None) -> Verdict:
@@ -47,6 +51,8 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
         examined.append(loaded.rule.name)
         findings.extend(f for f in said if isinstance(f, Finding))
         ruled_out.extend(r for r in said if isinstance(r, RuledOut))
+    if len(Ranks.of(run.info).seen) > 1 and ACROSS_RANKS not in {r.rule.name for r in rules}:
+        not_examined.append(NotExamined(ACROSS_RANKS, ("ranks",)))
     findings, silenced = silence([grade(f, settings) for f in findings], settings)
     standing = {f.name for f in findings}
     return Verdict(

@@ -13,16 +13,20 @@ from typing import Literal
 
 _CLEAN = "import sys; sys.path[:] = [p for p in sys.path if p not in ('', '.')]; name = sys.argv.pop(1)"
 _RUN = "import runpy; runpy.run_module(name, run_name='__main__', alter_sys=True)"
+_TELL = "import os; child = os.fork(); child and (os.write(1, b'%d' % child), os._exit(0)); os.setsid()"
+_SILENCE = "nowhere = os.open(os.devnull, os.O_RDWR); os.dup2(nowhere, 1); os.close(nowhere); del nowhere, child"
 _LEAVE = {
     "session": "import os; os.fork() and os._exit(0); os.setsid()",
     "group": "import os; os.fork() and os._exit(0); os.setpgid(0, 0)",
+    "telling": f"{_TELL}; {_SILENCE}",
 }
 
 
-def own_module(name: str, *words: str, leaving: Literal["session", "group"] | None = None) -> list[str]:
+def own_module(name: str, *words: str, leaving: Literal["session", "group", "telling"] | None = None) -> list[str]:
     """The command that runs one of our modules. One that leaves does so at once: what is started ends in some
     hundredths of a second, and what goes on is nobody's child. It leaves its session, and with that the terminal, or
-    its group alone, so that keys such as Ctrl-C pass it by."""
+    its group alone, so that keys such as Ctrl-C pass it by; "telling" leaves the session and prints the number that
+    the process goes on under, before it gives up its standard output."""
     code = "\n".join([_CLEAN, *([_LEAVE[leaving]] if leaving else []), _RUN])
     return [sys.executable, "-c", code, name, *words]
 

@@ -35,6 +35,7 @@ class Session(Protocol):
     live: Live | None
     failure: str | None
 
+    def flush(self, patience: float) -> None: ...
     def leaving_early(self, error: BaseException) -> None: ...
     def finish(self, status: str, exception: dict[str, Any] | None = None) -> Verdict | None: ...
 
@@ -99,6 +100,12 @@ class Attachment:
                 point_to_view(self.session.directory)
             arguments = (self.session.directory, self.options.settings)
             threading.Thread(target=_serve, args=arguments, daemon=True).start()
+
+    def flush(self, patience: float) -> None:
+        """Write what was recorded so far; waits so many seconds at most."""
+        if self.is_here and self._open and self.session is not None:
+            with contextlib.suppress(Exception):
+                self.session.flush(patience)
 
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this; its frames are still there."""

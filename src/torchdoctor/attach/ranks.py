@@ -12,6 +12,7 @@ from torchdoctor.attach.options import Options
 
 RANK_KEYS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 SIZE_KEYS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+LOCAL_KEYS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 NODE_KEYS = ("GROUP_RANK", "SLURM_NODEID")
 """What torchrun, Open MPI, MPICH and Slurm put into the environment of the processes they start."""
 
@@ -26,6 +27,18 @@ def find_rank(environment: Mapping[str, str] = os.environ) -> int | None:
     if is_together():
         return int(sys.modules["torch.distributed"].get_rank())
     return next((int(environment[key]) for key in RANK_KEYS if environment.get(key, "").isdigit()), None)
+
+
+def world_size(environment: Mapping[str, str] = os.environ) -> int | None:
+    """How many ranks train together; None where nothing says so."""
+    if is_together():
+        return int(sys.modules["torch.distributed"].get_world_size())
+    return next((int(environment[key]) for key in SIZE_KEYS if environment.get(key, "").isdigit()), None)
+
+
+def is_first_here(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether this process is the first of its launch on this machine."""
+    return not next((int(environment[key]) for key in LOCAL_KEYS if environment.get(key, "").isdigit()), 0)
 
 
 def is_together() -> bool:
@@ -65,9 +78,18 @@ def take_place(options: Options) -> tuple[str, int]:
 def taken_places(options: Options, since: float) -> list[Path]:
     """The folders that processes of this run have written since a moment, the first one first."""
     folder, name = Path(options.out), options.name or ""
-    named = [p for p in folder.glob("*") if p.is_dir() and (p.name == name or _number(p.name, name))]
+    named = [path for path in _with_name(folder, name) if path.is_dir()]
     written = [path for path in named if any(_written(file) >= since - CLOCK_GRAIN for file in path.iterdir())]
     return sorted(written, key=lambda path: _number(path.name, name))
+
+
+def _with_name(folder: Path, name: str) -> list[Path]:
+    """Folders of a run's name, with a number or without; nothing else in a long list of runs is touched."""
+    try:
+        entries = os.listdir(folder)  # noqa: PTH208 - paths are made for those that fit alone
+    except OSError:
+        return []
+    return [folder / entry for entry in entries if entry == name or _number(entry, name)]
 
 
 def _written(file: Path) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from torchdoctor.attach import guard
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.ranks import take_place
+from torchdoctor.attach.places import caller
+from torchdoctor.attach.ranks import take_place, world_size
 from torchdoctor.facts import Fact
 from torchdoctor.run import Run
 
@@ -68,7 +71,10 @@ class LateRecorder:
         info["seeds"] = {"torch": torch.initial_seed(), "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED")}
         info["torch_threads"] = torch.get_num_threads()
         info["overhead_budget"] = session.governor.budget
-        recorder = Recorder.create(self.directory, info, cap_bytes=self._options.cap_bytes, rank=self._rank)
+        info["world_size"] = world_size()
+        recorder = Recorder.create(
+            self.directory, info, cap_bytes=self._options.cap_bytes, rank=self._rank, locate=locate_training
+        )
         self._recorder = recorder
         for name, arguments in self._waiting:
             getattr(recorder, name)(*arguments)
@@ -118,9 +124,21 @@ class LateRecorder:
                 return open_run(self.directory)
         return self._recorder.run(finished=True)
 
+    def flush(self, patience: float) -> None:
+        if self._recorder:
+            self._recorder.flush(patience)
+
     def close(self, status: str) -> None:
         if self._recorder:
             self._recorder.close(status)
+
+
+def locate_training() -> tuple[str, int] | None:
+    """File and line in the user's code that the training thread is executing; called from another thread."""
+    thread = guard.STATE.thread or threading.main_thread().ident
+    frame = sys._current_frames().get(thread or 0)
+    place = caller(frame) if frame is not None else None
+    return None if place is None else (place.file, place.line)
 
 
 def default_name() -> str:

@@ -344,6 +344,10 @@ class Session(Probes):
         self.capturing.take(NONFINITE, step, value)
         self.remedy.loss_broke(self.root)
 
+    def flush(self, patience: float) -> None:
+        """The process ends without coming back to us."""
+        self.record.flush(patience)
+
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this, before its end."""
         tell_loss(self, error)

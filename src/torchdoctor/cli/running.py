@@ -21,9 +21,11 @@ from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, FINISHED, Ending, execute
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say, standard_error
+from torchdoctor.cli.observing import observed
 from torchdoctor.cli.wishes import is_writable
 from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
+from torchdoctor.last_seen import ProcessEnding
 from torchdoctor.settings import Settings
 from torchdoctor.view.opening import OpenView, can_be_drawn, opened_view
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 FOUND_STATUS = 3
 
+EXEC_SECONDS = 0.3
+"""That a script which replaces itself waits at most for the end of its record to be written."""
 CHILD_SECONDS = 1.0
 """Processor time of child processes above which one of them may have trained: python with torch takes longer."""
 
@@ -76,6 +80,16 @@ def perform(request: Request) -> int:
         return (launch(request.target, None) if request.target.kind == COMMAND else execute(request.target)).status
     _warn_of_outputs(request)
     since = time.time()
+    with observed(request, since):
+        return _show_and_follow(request, since)
+
+
+def tell_of_end(request: Request, since: float, ending: ProcessEnding) -> None:
+    """Tell the verdict in place of a process that ended before it could; called in the one that observed it."""
+    Conclusion(request, Ending(0), since, observed=ending).status()
+
+
+def _show_and_follow(request: Request, since: float) -> int:
     if not (request.options.live and speaks() and can_be_drawn(request.view_rows)):
         return _follow(request, since, None)
     with opened_view(request.options, since, request.view_rows) as view:
@@ -103,6 +117,8 @@ def _follow(request: Request, since: float, view: OpenView | None) -> int:
 
 
 def _warn_of_exec(request: Request, attachment: Attachment) -> None:
+    if attachment.is_here:
+        attachment.flush(EXEC_SECONDS)
     if attachment.is_here and speaks():
         say(
             "the script replaces itself by another program (os.exec), which ends the record of it; to follow that "
@@ -117,7 +133,8 @@ def _as_command(request: Request) -> str:
 
 
 class Conclusion:
-    """What is said and returned once the script has ended. `attachment` is None for a command."""
+    """What is said and returned once the script has ended. `attachment` is None for a command, and for a script whose
+    end was `observed` by another process."""
 
     def __init__(
         self,
@@ -126,12 +143,14 @@ class Conclusion:
         since: float,
         attachment: Attachment | None = None,
         view: OpenView | None = None,
+        observed: ProcessEnding | None = None,
     ) -> None:
         self.request = request
         self.ending = ending
         self.since = since
         self.attachment = attachment
         self.view = view
+        self.observed = observed
         self.others: list[Path] = []
         self.problem: str | None = None
 
@@ -236,7 +255,10 @@ class Conclusion:
         return self.ending.status
 
     def _tell_of_nothing(self) -> None:
-        if self.problem is None and not (self.attachment is not None and self.attachment.unrecorded):
+        if self.observed is not None:
+            if self.observed.signal is not None:
+                say(f"{self.observed.signal} ended the script; no training was recorded: nothing to diagnose.")
+        elif self.problem is None and not (self.attachment is not None and self.attachment.unrecorded):
             say(f"{self._why_nothing()} {self._way_out()}")
 
     def _why_nothing(self) -> str:

@@ -33,8 +33,12 @@ EPOCH_TOLERANCE = 0.05
 """Validation this close to once a pass through the training loader is called once an epoch."""
 
 OUR_FAULT = "torchdoctor's own fault, please report it"
+RANKS_APART = "the ranks were not compared with one another; the record of rank 0 alone was examined"
+ALWAYS_SAID = (OUR_FAULT, RANKS_APART)
+"""Reasons that are given in full, however many others there are."""
 REASONS: tuple[tuple[str, str], ...] = (
     (RULE_FAILED, OUR_FAULT),
+    ("ranks", RANKS_APART),
     ("comparison", "two runs are compared by: torchdoctor diff GOOD BAD"),
     ("seeds", "several seeds are compared by: torchdoctor seeds -n 5 train.py"),
     ("starts", "two starts are compared by: torchdoctor seeds --same 2 train.py"),
@@ -162,7 +166,7 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
             foreign += 1
         else:
             by_reason.setdefault(reason, []).append(entry.name)
-    ours = {OUR_FAULT: by_reason.pop(OUR_FAULT)} if OUR_FAULT in by_reason else {}
+    ours = {reason: by_reason.pop(reason) for reason in ALWAYS_SAID if reason in by_reason}
     in_short = []
     if len(by_reason) > REASONS_IN_FULL:
         counted = [f"{reason} ({len(names)})" if len(names) > 1 else reason for reason, names in by_reason.items()]

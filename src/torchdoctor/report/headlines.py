@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchdoctor.findings import Finding, Severity, Verdict
+from torchdoctor.report.endings import rank_headline
 from torchdoctor.report.text import clean, count
 
 HEALTHY, NONE = "healthy", "waiting"
@@ -36,6 +37,9 @@ def headline_of(verdict: Verdict, steps: int | None = None, trend: str | None = 
     if worst is not None:
         name, severity = clean(worst.name), worst.severity.value
         return Headline(severity, f"{severity}: {name}", heading(worst.title), clean(worst.summary), name)
+    lost = rank_headline(verdict.run)
+    if lost is not None:
+        return Headline(Severity.ERROR.value, "a rank was lost", lost, " ".join(_caveats(verdict, FEW_STEPS)))
     steps = int(verdict.run.get("steps") or 0) if steps is None else steps
     if not steps:
         return Headline(NONE, "nothing to examine", "No step of it can be read, so this is no clean bill")

@@ -17,11 +17,14 @@ from torchdoctor import signals
 from torchdoctor.console import RenderableType, Text
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Severity, Verdict
+from torchdoctor.last_seen import DIED
 from torchdoctor.report import found
+from torchdoctor.report.endings import describe_ending, describe_ranks, rank_headline
 from torchdoctor.report.headlines import BROKEN, FEW_STEPS, STUCK, UNEXPLAINED
 from torchdoctor.report.letter import aside, brief, explained, explanation, passage
 from torchdoctor.report.sheet import (
     QUIET,
+    STYLES,
     Page,
     Sheet,
     indent,
@@ -37,13 +40,6 @@ from torchdoctor.rules import remedies
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings
 from torchdoctor.summary import summary
-
-ENDINGS = {
-    "crashed": "The script crashed; this is what was seen until then.",
-    "interrupted": "The script was interrupted; this is what was seen until then.",
-    "died": "The process was killed; this is what was seen until then.",
-    "running": "The run still trains; this is what was seen so far.",
-}
 
 
 def render(
@@ -98,16 +94,22 @@ class Letter:
         yield from self._closing(page)
 
     def _ending(self, page: Page) -> Iterator[RenderableType]:
-        words = ENDINGS.get(str(self.verdict.run.get("status")))
+        lost = rank_headline(self.verdict.run)
+        if lost is not None:
+            yield indent(page.line(lost, STYLES[Severity.ERROR]), 2)
+            yield Text()
+            yield from labelled_lines("ranks", describe_ranks(self.verdict.run, page.cwd), page)
+            yield Text()
+            return
+        words = describe_ending(self.verdict.run, page.cwd)
         if words:
             yield indent(page.line(words, QUIET), 2)
             yield Text()
 
     def _no_training(self, page: Page) -> Iterator[RenderableType]:
         yield Text("  NO TRAINING SEEN", style="bold yellow")
-        yield indent(
-            page.line("No optimizer made a step, so there is nothing to examine and this is no clean bill."), 2
-        )
+        why = "No optimizer made a step" if self.verdict.run.get("status") != DIED else "No step was recorded"
+        yield indent(page.line(f"{why}, so there is nothing to examine and this is no clean bill."), 2)
         yield Text()
 
     def _clean_bill(self, page: Page) -> Iterator[RenderableType]:
@@ -123,7 +125,7 @@ class Letter:
                 f"clean bill. `torchdoctor explain {STUCK}` walks the causes. {asked}"
             )
         else:
-            other = "other " if explanation(verdict) else ""
+            other = "other " if explanation(verdict) or rank_headline(verdict.run) else ""
             yield Text(f"  NO {other.upper()}FAULT FOUND", style="bold green")
             words = f"Nothing {'else ' if other else ''}in {count(steps, 'step')} points at a fault. {asked}"
         if steps < FEW_STEPS:

@@ -69,7 +69,8 @@ class RunInfo:
             "process": identify(),
             "sessions": [*(sessions if isinstance(sessions, list) else []), {"number": session, "started": now}],
         }
-        data.pop("ended", None)
+        for name in ("ended", "ending"):
+            data.pop(name, None)
         return cls(path, data)
 
     def update(self, fields: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
     run.json                                     what the run is; replaced as a whole, never edited
     run-r1.json                                  the same, as rank 1 saw it
+    heartbeat-r1.json                            rank 1's last step and the line it was at; replaced at each flush
     TABLE-rRANK-sSESSION-pPID-NUMBER.arrow       an append-only Arrow IPC stream
     ....arrow.tmp                                being written; readers ignore it
 
@@ -35,6 +36,7 @@ COMPANIONS = (
 
 _NAME = re.compile(rf"({'|'.join(TABLES)})-r(\d{{1,6}})-s(\d{{1,6}})-p(\d{{1,10}})-(\d{{1,9}})\.arrow")
 _RANK_FILE = re.compile(r"run(?:-r(\d{1,6}))?\.json")
+_HEARTBEAT_FILE = re.compile(r"heartbeat-r\d{1,6}\.json")
 
 
 @dataclass(frozen=True, order=True)
@@ -64,6 +66,10 @@ def run_file(rank: int) -> str:
     return RUN_FILE if rank == 0 else f"run-r{rank}.json"
 
 
+def heartbeat_file(rank: int) -> str:
+    return f"heartbeat-r{rank}.json"
+
+
 def rank_of_run_file(name: str) -> int | None:
     match = _RANK_FILE.fullmatch(name)
     return int(match[1] or 0) if match else None
@@ -72,4 +78,4 @@ def rank_of_run_file(name: str) -> int | None:
 def is_ours(name: str) -> bool:
     """Whether the store itself writes files of that name."""
     name = name.removesuffix(TEMPORARY)
-    return FileName.parse(name) is not None or rank_of_run_file(name) is not None
+    return bool(FileName.parse(name) or rank_of_run_file(name) is not None or _HEARTBEAT_FILE.fullmatch(name))

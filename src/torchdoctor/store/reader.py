@@ -15,6 +15,7 @@ from torchdoctor.store.blocks import Floats, Ints
 from torchdoctor.store.digest import Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.info import RUNNING, read_info, read_status
+from torchdoctor.store.last_seen import last_seen_of_all
 from torchdoctor.store.ledger import FactLog
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 from torchdoctor.store.names import RUN_FILE, FileName, list_names, rank_of_run_file, run_file
@@ -25,13 +26,16 @@ from torchdoctor.store.view import lazy_view
 __all__ = ["Histograms", "RunEntry", "list_runs", "open_run", "ranks", "read_histograms", "remove_run"]
 
 
-def open_run(path: str | os.PathLike[str], rank: int = 0) -> Run:
-    """The run recorded at a path, as one rank saw it. Signals are read when they are asked for.
+def open_run(path: str | os.PathLike[str], rank: int | None = None) -> Run:
+    """The run recorded at a path, as one rank saw it, by default the first one there is. Signals are read when they are
+    asked for; `info["ranks"]` says how each rank ended.
 
     A resumed run is one run: a session whose steps begin anew is put behind the one before it. NotARunError,
     NewerRunError or RunError, each with one sentence and the way out, where there is no such run.
     """
     folder = find_run(Path(path))
+    if rank is None:
+        rank = next(iter(ranks(folder)), 0)
     info = read_info(folder / RUN_FILE) if rank == 0 or (folder / RUN_FILE).exists() else {}
     status_file = folder / run_file(rank)
     if rank:
@@ -41,7 +45,8 @@ def open_run(path: str | os.PathLike[str], rank: int = 0) -> Run:
         info = {**info, **(read_info(status_file) if status_file.exists() else {})}
     archive = Archive(folder, rank)
     status = read_status(status_file, info)
-    info = {**info, "status": status, "path": str(folder), "steps": archive.steps}
+    everybody = [seen.to_dict() for seen in last_seen_of_all(folder, ranks(folder))]
+    info = {**info, "status": status, "path": str(folder), "steps": archive.steps, "ranks": everybody}
     seen, names = archive.facts().seen(), archive.names()
     return lazy_view(info, names, archive.state, seen, archive.steps, finished=status != RUNNING)
 

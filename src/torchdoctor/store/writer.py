@@ -26,6 +26,7 @@ from torchdoctor.facts import Fact
 from torchdoctor.run import Run
 from torchdoctor.store import format as fmt
 from torchdoctor.store.compaction import remove_leftovers
+from torchdoctor.store.heartbeat import Locate, Pulse
 from torchdoctor.store.info import RunInfo, is_being_written, prepare_folder, remove_empty
 from torchdoctor.store.intake import Counts, Fresh, Intake, Row, Scalar, Write
 from torchdoctor.store.ledger import MAX_SUBJECTS
@@ -37,6 +38,9 @@ from torchdoctor.store.view import view
 log = logging.getLogger("torchdoctor")
 
 FLUSH_SECONDS = 1.0
+FIRST_FLUSH_SECONDS = 0.1
+EARLY_SHARE = 0.1
+"""A young run is flushed each time it has grown by this share, so that one that is killed soon loses little."""
 AHEAD = 0.75
 """A flush starts at this part of its period, so that it is done within it on a slow disk or a busy machine."""
 HEARTBEAT_SECONDS = 10.0
@@ -50,7 +54,9 @@ _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 class Recorder:
     """Writes one run, from one process. Make it with `Recorder.create`."""
 
-    def __init__(self, folder: Path, info: RunInfo, segments: SegmentSet, upkeep: Upkeep, flush_seconds: float) -> None:
+    def __init__(
+        self, folder: Path, info: RunInfo, segments: SegmentSet, upkeep: Upkeep, flush_seconds: float, pulse: Pulse
+    ) -> None:
         self.directory = folder
         self._info = info
         self._segments = segments
@@ -58,6 +64,10 @@ class Recorder:
         self._limits = segments.limits
         self._room = self._limits.queued_scalars
         self._flush_seconds = flush_seconds
+        self._pulse = pulse
+        self._created = time.monotonic()
+        self._flushed = threading.Condition()
+        self._flushes = 0
         self._scalars: deque[Scalar] = deque()
         self._rows: deque[Row] = deque()
         self._histograms: deque[Counts] = deque()
@@ -86,11 +96,12 @@ class Recorder:
         flush_seconds: float = FLUSH_SECONDS,
         rank: int | None = None,
         limits: fmt.Limits | None = None,
+        locate: Locate = lambda: None,
     ) -> Recorder:
         """Start recording into a new folder, or go on in one that holds a run.
 
-        `cap_bytes` bounds what this process writes. `rank` is RANK from the environment if not given. RunError where
-        the folder cannot be used.
+        `cap_bytes` bounds what this process writes. `rank` is RANK from the environment if not given. `locate`
+        names the line that the training executes. RunError where the folder cannot be used.
         """
         folder = Path(directory)
         rank = _environment_rank() if rank is None else rank
@@ -111,7 +122,7 @@ class Recorder:
         upkeep = Upkeep(segments, cap_bytes, limits)
         if not shared:
             upkeep.condense_earlier()
-        recorder = cls(folder, run_info, segments, upkeep, flush_seconds)
+        recorder = cls(folder, run_info, segments, upkeep, flush_seconds, Pulse(folder, rank, locate))
         _recorders.add(recorder)
         try:
             recorder._thread.start()
@@ -192,6 +203,19 @@ class Recorder:
             info = self._info.snapshot(self._intake.steps, self.dropped, self._upkeep.thinned)
             return view(info, self._intake.states(), self._intake.facts.seen(), self._intake.steps, finished)
 
+    def flush(self, patience: float) -> bool:
+        """Write what is queued now; False if the disk has not taken it after `patience` seconds."""
+        if self._inert or self._closing or threading.current_thread() is self._thread:
+            return False
+        with self._flushed:
+            wanted = self._flushes + 2  # the flush that is under way may have missed what was queued last
+            self._wake.set()
+            until = time.monotonic() + patience
+            while self._flushes < wanted and time.monotonic() < until:
+                self._wake.set()
+                self._flushed.wait(0.01)
+            return self._flushes >= wanted
+
     def close(self, status: str = "finished") -> None:
         """Write what is left and end the run. Returns within a second or so even if the disk does not answer."""
         if self._inert or self._closing:
@@ -212,16 +236,24 @@ class Recorder:
     def _work(self) -> None:
         begun = time.monotonic()
         while not self._closing:
-            self._wake.wait(max(0.0, begun + AHEAD * self._flush_seconds - time.monotonic()))
+            self._wake.wait(max(0.0, begun + AHEAD * self._period() - time.monotonic()))
             self._wake.clear()
             begun = time.monotonic()
             self._guarded("flush", self._flush)
+            with self._flushed:
+                self._flushes += 1
+                self._flushed.notify_all()
             self._guarded("upkeep", self._keep_up)
         self._guarded("flush", self._flush)
         self._guarded("upkeep", self._upkeep.stop)
         self._guarded("close", self._segments.close)
         self._guarded("check", self._segments.check_files)
         self._guarded("info", self._write_info)
+
+    def _period(self) -> float:
+        """Seconds from one flush to the next."""
+        early = max(FIRST_FLUSH_SECONDS, EARLY_SHARE * (time.monotonic() - self._created))
+        return min(self._flush_seconds, early)
 
     def _guarded(self, what: str, action: Callable[[], None]) -> None:
         try:
@@ -284,6 +316,8 @@ class Recorder:
                 self._writes.append(write)  # without their names all scalars would be lost, so it is tried again
         if self._info.is_due(HEARTBEAT_SECONDS):
             self._write_info()
+        with self._disk(), contextlib.suppress(OSError):  # a disk that takes nothing is reported with the data
+            self._pulse.beat(self._intake.steps - 1)
 
     def _write(self, write: Write) -> bool:
         if self._upkeep.skips(write):
@@ -347,6 +381,7 @@ class Recorder:
         self._ignore_calls()
         self._lock = threading.RLock()
         self._wake = threading.Event()
+        self._flushed = threading.Condition()
         self._writes = deque()
         self._intake = Intake(self._limits)
 

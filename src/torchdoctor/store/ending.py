@@ -1,0 +1,59 @@
+"""How a process ended that could not say so itself, as another process observed it and added it to its run.json."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torchdoctor.errors import RunError
+from torchdoctor.last_seen import ProcessEnding
+from torchdoctor.store.files import replace_file
+from torchdoctor.store.info import DIED, RUNNING, read_info
+from torchdoctor.store.trusted import build
+
+FIELD = "ending"
+"""of run.json"""
+MAX_TEXT = 64
+
+
+def of_wait_status(status: int | None, out_of_memory: bool = False) -> ProcessEnding:
+    """From what wait() gives; None where nobody could tell."""
+    if status is None:
+        return ProcessEnding()
+    if not status & 0x7F:
+        return ProcessEnding(status=status >> 8 & 0xFF)
+    name = signal_name(status & 0x7F)
+    return ProcessEnding(signal=name, out_of_memory=out_of_memory and name == "SIGKILL")
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def mark_ending(path: Path, process: Mapping[str, Any], ending: ProcessEnding) -> bool:
+    """Write the ending into a run.json whose process never closed it; False if the file is closed or another's."""
+    try:
+        data = read_info(path)
+        if data.get("status") != RUNNING or data.get("process") != process:
+            return False
+        sessions = data.get("sessions")
+        closed = {"status": DIED, "ended": time.time()}
+        if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict):
+            sessions[-1].update(closed)
+        replace_file(path, json.dumps({**data, **closed, FIELD: asdict(ending)}, indent=1).encode(), shared=True)
+    except (RunError, OSError, ValueError):
+        return False
+    return True
+
+
+def read_ending(info: Mapping[str, Any]) -> ProcessEnding | None:
+    """The ending in a run.json, if there is one that can be believed."""
+    return build(ProcessEnding, info.get(FIELD), MAX_TEXT, 1)
