@@ -112,7 +112,7 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     order, request = _read_order()
-    owner = WatchedProcess(order["owner"])
+    owner = WatchedProcess(*order["owner"])
     census = Census(Options.from_json(order["options"]), order["since"])
     kills = OutOfMemoryKills()
     while not owner.was_replaced and not (owner.has_ended and not (order["launches"] and census.alive)):

@@ -18,6 +18,7 @@ from torchdoctor.attach.options import DISABLE_KEY
 from torchdoctor.attach.ranks import is_first_here, speaks
 from torchdoctor.attach.target import COMMAND
 from torchdoctor.launching import birth_of, can_leave, own_module
+from torchdoctor.store.watched import program_of
 
 if TYPE_CHECKING:
     from torchdoctor.cli.running import Request
@@ -47,7 +48,7 @@ def observed(request: Request, since: float) -> Iterator[None]:
 class _Observer:
     def __init__(self, request: Request, since: float) -> None:
         order = {
-            "owner": os.getpid(),
+            "owner": (os.getpid(), birth_of(os.getpid()), program_of(os.getpid())),
             "since": since,
             "speaks": speaks(),
             "launches": request.target.kind == COMMAND,

@@ -28,11 +28,11 @@ POLL_SECONDS = 0.25
 class WatchedProcess:
     """Somebody else's process. Its number may be reused later; what this object says stays about the first owner."""
 
-    def __init__(self, pid: int, born: str | None = None) -> None:
-        """`born`: as launching.birth_of gives it, where that was noted earlier."""
+    def __init__(self, pid: int, born: str | None = None, program: str | None = None) -> None:
+        """`born` as launching.birth_of and `program` as program_of gave it, where they were noted earlier."""
         self.pid = pid
         self.born = birth_of(pid) if born is None else born
-        self._stack = _stat(pid, STACK_FIELD)
+        self._program = program_of(pid) if program is None else program
         self._descriptor = -1
         self._ended = self.born is None or birth_of(pid) != self.born
         if not self._ended and hasattr(os, "pidfd_open"):
@@ -48,9 +48,9 @@ class WatchedProcess:
 
     @property
     def was_replaced(self) -> bool:
-        """It runs another program now (os.exec), which has a stack of its own."""
-        stack = _stat(self.pid, STACK_FIELD)
-        return stack != self._stack and not {stack, self._stack} & {None, "0"} and not self.has_ended
+        """It runs another program now (os.exec)."""
+        program = program_of(self.pid)
+        return program != self._program and not {program, self._program} & {None, "0"} and not self.has_ended
 
     def wait_status(self) -> int | None:
         """What its parent gets from wait(), once it has ended; None where the kernel does not tell us."""
@@ -90,6 +90,11 @@ class WatchedProcess:
 
     def __del__(self) -> None:
         self.close()
+
+
+def program_of(pid: int) -> str | None:
+    """Something that differs for each program that a process runs: the place of its stack, which the kernel draws."""
+    return _stat(pid, STACK_FIELD)
 
 
 def wait_for_end(processes: Sequence[WatchedProcess], seconds: float) -> None:
