@@ -317,6 +317,7 @@ class Recorder:
         if self._info.is_due(HEARTBEAT_SECONDS):
             self._write_info()
         with self._disk(), contextlib.suppress(OSError):  # a disk that takes nothing is reported with the data
+            self._segments.check_folder()
             self._pulse.beat(self._intake.steps - 1)
 
     def _write(self, write: Write) -> bool:
