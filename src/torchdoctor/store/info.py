@@ -15,6 +15,7 @@ from torchdoctor import __version__
 from torchdoctor.errors import NewerRunError, NotARunError, RunError
 from torchdoctor.opening import open_plain
 from torchdoctor.store.documents import write_json
+from torchdoctor.store.entries import clean_entries
 from torchdoctor.store.files import replace_file
 from torchdoctor.store.names import FORMAT, FileName, is_ours, list_names, run_file
 from torchdoctor.store.process import identify, is_alive
@@ -132,17 +133,18 @@ def read_info(path: Path) -> dict[str, Any]:
         if len(text) > MAX_BYTES:
             raise ValueError("too large")
         data = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         raise RunError(
             f"{path} is damaged (cut off, or edited by hand); restore it from a copy or record the run again"
         ) from None
-    version = data.get("format") if isinstance(data, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool) or "torchdoctor" not in data:
+    data = clean_entries(data) if isinstance(data, dict) else {}
+    version, author = data.get("format"), data.get("torchdoctor")
+    if version is None or author is None:
         raise NotARunError(f"{path} was not written by torchdoctor; give a folder that `torchdoctor run` made")
     if version > FORMAT:
         raise NewerRunError(
-            f"{folder} was written by torchdoctor {data['torchdoctor']} in format {version}, this one reads up to "
-            f"{FORMAT}; upgrade with: pip install -U torchdoctor"
+            f"{folder} was written by torchdoctor {author} in format {version}, this one reads up to {FORMAT}; upgrade "
+            "with: pip install -U torchdoctor"
         )
     return data
 
