@@ -1,7 +1,7 @@
 """The last sign of life of a recording process: its last step and the line it was at.
 
-A process that is killed cannot write how it ended. Its heartbeat file, replaced at each flush, says where it was until
-then, and for how long it had been at that step.
+A process that is killed cannot write how it ended. Its heartbeat file, written anew at each flush, says where it was
+until then, and for how long it had been at that step.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from torchdoctor.opening import open_plain
-from torchdoctor.store.files import replace_file
+from torchdoctor.opening import identity_of, open_plain
 from torchdoctor.store.names import heartbeat_file
 from torchdoctor.store.trusted import build
 
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 MAX_BYTES = 65_536
 MAX_TEXT = 4096
 
@@ -46,6 +46,9 @@ class Pulse:
     def __init__(self, folder: Path, rank: int, locate: Locate) -> None:
         self._path = folder / heartbeat_file(rank)
         self._locate = locate
+        self._descriptor = -1
+        self._identity: tuple[int, int] | None = None
+        self._length = 0
         self._step = -1
         self._advanced = time.time()
         self._place: tuple[str, int] | None = None
@@ -57,8 +60,22 @@ class Pulse:
             self._step, self._advanced = step, now
         self._place = self._locate() or self._place
         file, line = self._place or (None, None)
-        last = Heartbeat(step, now, self._advanced, os.getpid(), file, line)
-        replace_file(self._path, json.dumps(asdict(last)).encode())
+        self._write(json.dumps(asdict(Heartbeat(step, now, self._advanced, os.getpid(), file, line))).encode())
+
+    def _write(self, text: bytes) -> None:
+        """In one piece, over what was there: no file is made anew in a folder that somebody is deleting."""
+        if self._descriptor < 0:
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o644)
+            self._identity = identity_of(self._descriptor)
+        elif identity_of(self._descriptor) != self._identity:
+            return  # the script has closed it, and the number may stand for a file of its own
+        self._length = max(self._length, len(text))
+        os.pwrite(self._descriptor, text.ljust(self._length), 0)
+
+    def close(self) -> None:
+        if self._descriptor >= 0 and identity_of(self._descriptor) == self._identity:
+            os.close(self._descriptor)
+        self._descriptor, self._identity = -1, None
 
 
 def read_heartbeat(folder: Path, rank: int) -> Heartbeat | None:

@@ -2,7 +2,7 @@
 
     run.json                                     what the run is; replaced as a whole, never edited
     run-r1.json                                  the same, as rank 1 saw it
-    heartbeat-r1.json                            rank 1's last step and the line it was at; replaced at each flush
+    heartbeat-r1.json                            rank 1's last step and the line it was at; written anew at each flush
     TABLE-rRANK-sSESSION-pPID-NUMBER.arrow       an append-only Arrow IPC stream
     ....arrow.tmp                                being written; readers ignore it
 

@@ -247,6 +247,7 @@ class Recorder:
         self._guarded("flush", self._flush)
         self._guarded("upkeep", self._upkeep.stop)
         self._guarded("close", self._segments.close)
+        self._guarded("close", self._pulse.close)
         self._guarded("check", self._segments.check_files)
         self._guarded("info", self._write_info)
 
@@ -317,7 +318,6 @@ class Recorder:
         if self._info.is_due(HEARTBEAT_SECONDS):
             self._write_info()
         with self._disk(), contextlib.suppress(OSError):  # a disk that takes nothing is reported with the data
-            self._segments.check_folder()
             self._pulse.beat(self._intake.steps - 1)
 
     def _write(self, write: Write) -> bool:
