@@ -42,6 +42,7 @@ BROKEN = "[pair.cc:553] Connection closed by peer [127.0.0.1]:58070"
         ((failed(0, BROKEN, 3), killed(1, None, 4)), 1),
         ((failed(0, BROKEN, 3), LastSeen(1, "finished", 5, 2)), None),
         ((failed(0, "Timed out waiting 1800000ms for recv", 3), LastSeen(1, "running", 2, 2)), None),
+        ((failed(0, "Timed out waiting 8000ms for recv", 2), killed(1, "SIGTERM", 3)), None),
         ((LastSeen(0, "finished"), LastSeen(1, "finished")), None),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-FINISHED, RUNNING, DIED = "finished", "running", "died"
+FINISHED, CRASHED, RUNNING, DIED = "finished", "crashed", "running", "died"
 
 LAUNCHERS_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
 """With which a launcher ends the other ranks once one is gone."""
@@ -19,6 +19,8 @@ BROKEN_CONNECTION = re.compile(
 """What collective operations raise in a rank that has lost another one."""
 STANDSTILL = 5.0
 """Seconds at one step above which it is worth saying that a rank stood still."""
+FLUSHED = 2.0
+"""Seconds after which every step that a living process has done is recorded."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,15 @@ class LastSeen:
         return self.status not in (FINISHED, RUNNING)
 
     @property
+    def is_recorded_to_the_end(self) -> bool:
+        """Its last recorded step is the last one that it did."""
+        return self.status not in (DIED, RUNNING) or (self.stood or 0.0) >= FLUSHED
+
+    @property
+    def was_ended_by_launcher(self) -> bool:
+        return self.ending is not None and self.ending.signal in LAUNCHERS_SIGNALS
+
+    @property
     def lost_connection(self) -> bool:
         """The error that ended it is one that follows from the loss of another rank."""
         return bool(self.error and BROKEN_CONNECTION.search(f"{self.error} {self.message}"))
@@ -98,14 +109,14 @@ class Ranks:
         """The rank whose end the others followed; None where no rank was lost, or no order can be told."""
         lost = sorted((s for s in self.seen if s.is_lost), key=lambda s: (s.time is None, s.time or 0.0))
         own = [s for s in lost if not s.lost_connection]
-        unasked = [s for s in own if s.ending is None or s.ending.signal not in LAUNCHERS_SIGNALS]
-        return next(iter(unasked or own), None)
+        unasked = [s for s in own if not s.was_ended_by_launcher]
+        return next(iter(unasked or ([] if lost[:1] != own[:1] else own)), None)
 
     @property
     def furthest_behind(self) -> LastSeen | None:
         """The one rank with the fewest steps, where ranks were lost and not all got equally far."""
         known = sorted((s for s in self.seen if s.last_step is not None), key=lambda s: s.last_step or 0)
-        apart = len(known) > 1 and known[0].last_step != known[1].last_step
+        apart = len(known) > 1 and known[0].last_step != known[1].last_step and known[0].is_recorded_to_the_end
         return known[0] if apart and any(s.is_lost for s in self.seen) else None
 
 

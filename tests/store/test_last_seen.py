@@ -84,6 +84,16 @@ def test_a_new_session_forgets_how_the_one_before_it_ended(tmp_path: Path) -> No
     assert seen is not None and (seen.status, seen.ending) == ("finished", None)
 
 
+def test_a_status_that_came_after_the_record_was_closed_is_a_failure(tmp_path: Path) -> None:
+    Recorder.create(tmp_path, {}, rank=0).close()
+    path = tmp_path / run_file(0)
+    process = read_info(path)["process"]
+    assert not mark_ending(path, process, ProcessEnding(status=0))
+    assert mark_ending(path, process, ProcessEnding(status=3))
+    seen = last_seen(tmp_path, 0)
+    assert seen is not None and seen.status == "crashed" and seen.ending == ProcessEnding(status=3)
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

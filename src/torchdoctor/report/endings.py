@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torchdoctor.last_seen import DIED, LAUNCHERS_SIGNALS, RUNNING, STANDSTILL, LastSeen, ProcessEnding, Ranks
+from torchdoctor.last_seen import DIED, RUNNING, STANDSTILL, LastSeen, ProcessEnding, Ranks
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import CUT, clean, count
 
@@ -39,7 +39,8 @@ def describe_end(seen: LastSeen) -> str:
         return _describe_death(seen.ending or ProcessEnding())
     words = VERBS.get(seen.status, f"ended ({clean(seen.status)})")
     if seen.error is None:
-        return words
+        status = seen.ending.status if seen.ending is not None else None
+        return words if status is None else f"{words} with exit status {status}"
     message = SOURCE_OF_ERROR.sub("", clean(seen.message or ""))
     message = message if len(message) <= MESSAGE_SHOWN else f"{message[: MESSAGE_SHOWN - len(CUT)]}{CUT}"
     return f"{words} with {clean(seen.error)}{': ' if message else ''}{message}"
@@ -80,10 +81,11 @@ def rank_headline(info: Mapping[str, Any]) -> str | None:
         return f"Rank {first.rank} {describe_end(first)}{step}"
     behind = ranks.furthest_behind
     if behind is not None:
-        return f"The connection between the ranks broke; rank {behind.rank} had got only to step {behind.last_step:,}"
+        stood = f", where it stood for {behind.stood:.0f} s" if (behind.stood or 0.0) >= STANDSTILL else ""
+        return f"The ranks lost one another; rank {behind.rank} had got only to step {behind.last_step:,}{stood}"
     if ranks.unseen:
-        return f"The connection between the ranks broke; {count(ranks.unseen, 'rank')} left no record"
-    return "The connection between the ranks broke"
+        return f"The ranks lost one another; {count(ranks.unseen, 'rank')} left no record"
+    return "The ranks lost one another"
 
 
 def describe_ranks(info: Mapping[str, Any], cwd: Path) -> list[str]:
@@ -108,6 +110,6 @@ def _describe_rank(seen: LastSeen, first: LastSeen | None, cwd: Path) -> str:
         return line
     if seen.lost_connection:
         return f"{line}. This is a consequence: connections break when a rank ends"
-    if seen.ending is not None and seen.ending.signal in LAUNCHERS_SIGNALS:
+    if seen.was_ended_by_launcher:
         return f"{line}. This is likely a consequence: launchers end the other ranks so"
     return line

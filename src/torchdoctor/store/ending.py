@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Mapping
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import RunError
-from torchdoctor.last_seen import ProcessEnding
+from torchdoctor.last_seen import CRASHED, FINISHED, ProcessEnding
+from torchdoctor.store.documents import write_json
 from torchdoctor.store.files import replace_file
 from torchdoctor.store.info import DIED, RUNNING, read_info
 from torchdoctor.store.trusted import build
@@ -39,16 +39,19 @@ def signal_name(number: int) -> str:
 
 
 def mark_ending(path: Path, process: Mapping[str, Any], ending: ProcessEnding) -> bool:
-    """Write the ending into a run.json whose process never closed it; False if the file is closed or another's."""
+    """Write the ending into a run.json whose process never closed it, or closed it as finished and then failed (of
+    sys.exit(3) a process sees nothing when its record is closed). False if the file is closed or another's.
+    """
     try:
         data = read_info(path)
-        if data.get("status") != RUNNING or data.get("process") != process:
+        failed_late = data.get("status") == FINISHED and bool(ending.status)
+        if data.get("process") != process or not (data.get("status") == RUNNING or failed_late):
             return False
         sessions = data.get("sessions")
-        closed = {"status": DIED, "ended": time.time()}
+        closed = {"status": CRASHED if failed_late else DIED, "ended": time.time()}
         if isinstance(sessions, list) and sessions and isinstance(sessions[-1], dict):
             sessions[-1].update(closed)
-        replace_file(path, json.dumps({**data, **closed, FIELD: asdict(ending)}, indent=1).encode(), shared=True)
+        replace_file(path, write_json({**data, **closed, FIELD: asdict(ending)}, indent=1).encode(), shared=True)
     except (RunError, OSError, ValueError):
         return False
     return True

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from torchdoctor.opening import identity_of, open_plain
+from torchdoctor.store.documents import write_json
 from torchdoctor.store.names import heartbeat_file
 from torchdoctor.store.trusted import build
 
@@ -60,7 +61,7 @@ class Pulse:
             self._step, self._advanced = step, now
         self._place = self._locate() or self._place
         file, line = self._place or (None, None)
-        self._write(json.dumps(asdict(Heartbeat(step, now, self._advanced, os.getpid(), file, line))).encode())
+        self._write(write_json(asdict(Heartbeat(step, now, self._advanced, os.getpid(), file, line))).encode())
 
     def _write(self, text: bytes) -> None:
         """In one piece, over what was there: no file is made anew in a folder that somebody is deleting."""
