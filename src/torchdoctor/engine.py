@@ -11,7 +11,7 @@ from torchdoctor.facts import HealthFact, RemedyFact
 from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Silenced, Verdict
 from torchdoctor.last_seen import Ranks
 from torchdoctor.permits import find_permit
-from torchdoctor.rules import LoadedRule, catalogue, remedies
+from torchdoctor.rules import LoadedRule, catalogue, libraries, remedies
 from torchdoctor.rules.rule import FAMILIES
 from torchdoctor.rules.thresholds import adjust
 from torchdoctor.run import Run
@@ -53,6 +53,7 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
         ruled_out.extend(r for r in said if isinstance(r, RuledOut))
     if len(Ranks.of(run.info).seen) > 1 and ACROSS_RANKS not in {r.rule.name for r in rules}:
         not_examined.append(NotExamined(ACROSS_RANKS, ("ranks",)))
+    findings = libraries.limit(findings, rules, run)
     findings, silenced = silence([grade(f, settings) for f in findings], settings)
     standing = {f.name for f in findings}
     return Verdict(

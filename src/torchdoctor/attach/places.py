@@ -14,12 +14,16 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH1
 _LIBRARIES = tuple(
     {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+_TRANSPARENT = ("torch", "accelerate", "torchdoctor")
+"""Packages whose calls the user makes: torch itself, and wrappers that pass a call on."""
 _ZOO = os.path.join(_OWN, "zoo")  # noqa: PTH118 - our example scripts are user code
 
 
 class Place(NamedTuple):
     file: str
     line: int
+    library: str | None = None
+    """the installed package whose code made the call, below that line; None where the user's own code did"""
 
     @property
     def code(self) -> str:
@@ -39,6 +43,17 @@ def is_user_file(file: str) -> bool:
     return not (path.startswith((_OWN, *_LIBRARIES)) or "site-packages" in path or "dist-packages" in path)
 
 
+@lru_cache(maxsize=4096)
+def library_of(file: str) -> str | None:
+    """Return the installed package that a file belongs to; None for the user's files, Python, torch and wrappers."""
+    for folder in ("site-packages", "dist-packages"):
+        _, found, inside = file.rpartition(f"{os.sep}{folder}{os.sep}")
+        if found and not is_user_file(file) and not is_own(os.path.realpath(file)):
+            package = inside.partition(os.sep)[0].removesuffix(".py")
+            return None if package in _TRANSPARENT else package
+    return None
+
+
 def is_own(path: str) -> bool:
     """A file of ours; the example scripts count as the user's."""
     return path.startswith(_OWN) and not path.startswith(_ZOO)
@@ -47,9 +62,11 @@ def is_own(path: str) -> bool:
 def caller(frame: FrameType | None = None) -> Place | None:
     """The innermost user frame above us, or None if the loop runs wholly inside libraries."""
     frame = frame or sys._getframe(1)
+    library: str | None = None
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
-            return Place(frame.f_code.co_filename, frame.f_lineno)
+            return Place(frame.f_code.co_filename, frame.f_lineno, library)
+        library = library or library_of(frame.f_code.co_filename)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -355,5 +355,5 @@ class Sites:
         if place is None or (call, *place) in self._last_sites or len(self._last_sites) > 64:
             return
         self._last_sites.add((call, *place))
-        fact = CallSiteFact(call, place.file, place.line, place.code[:200])
+        fact = CallSiteFact(call, place.file, place.line, place.code[:200], place.library)
         self.session.record.fact(fact, self.session.context.step, f"{call}@{place}")

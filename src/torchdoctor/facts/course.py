@@ -42,6 +42,7 @@ class PauseFact(Fact):
     """updates made when it was last called"""
     file: str | None = None
     line: int | None = None
+    library: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class SynchronisationFact(Fact):
     file: str | None = None
     line: int | None = None
     code: str = ""
+    library: str | None = None
 
 
 @dataclass(frozen=True)

@@ -72,3 +72,4 @@ class TransferFact(Fact):
     file: str | None = None
     line: int | None = None
     code: str = ""
+    library: str | None = None

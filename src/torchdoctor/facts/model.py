@@ -36,6 +36,8 @@ class ParameterFact(Fact):
     """Position in the forward pass, 0 first, from the graph; None if the loss never reached it."""
     renamed: bool = False
     """it goes by another name since a second model was found"""
+    library: str | None = None
+    """the installed package that defines the class of the module around it; containers are passed over"""
 
 
 @dataclass(frozen=True)

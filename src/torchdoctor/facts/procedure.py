@@ -76,6 +76,8 @@ class CallSiteFact(Fact):
     file: str
     line: int
     code: str = ""
+    library: str | None = None
+    """the installed package that makes the call, below that line"""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class ModesFact(Fact):
     passes: int = 1
     file: str | None = None
     line: int | None = None
+    library: str | None = None
+    """the installed package that calls the model, below that line"""
 
 
 @dataclass(frozen=True)

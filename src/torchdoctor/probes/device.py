@@ -316,6 +316,7 @@ class DeviceProbe:
                 file=place.file if place else None,
                 line=place.line if place else None,
                 code=place.code[:200] if place else "",
+                library=place.library if place else None,
             )
             self._context.record.fact(fact, self._context.step, f"{call}@{place} {tally.to_device}")
 

@@ -89,6 +89,7 @@ class ModesProbe:
             passes=known[0] + 1 if known else 1,
             file=place.file if place else None,
             line=place.line if place else None,
+            library=place.library if place else None,
             **{k: v[:NAMES_KEPT] for k, v in lists.items()},
         )
         if known is None and len(self._counted) < STATES_KEPT:

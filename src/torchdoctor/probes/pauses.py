@@ -54,5 +54,6 @@ class PauseProbe:
             updates=tally.updates,
             file=place.file if place else None,
             line=place.line if place else None,
+            library=place.library if place else None,
         )
         self._context.record.fact(fact, self._context.step, f"{call}@{place}")

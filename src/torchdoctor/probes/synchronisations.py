@@ -56,5 +56,6 @@ class SynchronisationProbe:
                 file=place.file,
                 line=place.line,
                 code=place.code[:200],
+                library=place.library,
             )
             self._context.record.fact(fact, self._context.step, f"{call}@{place}")

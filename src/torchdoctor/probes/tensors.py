@@ -16,6 +16,7 @@ from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import ParameterFact
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.ownership import library_of_parameters
 
 HISTOGRAM_GROWTH = 2.0
 """Histograms are taken at steps that double."""
@@ -155,17 +156,20 @@ class TensorProbe:
         for model_name, model in self._context.names.live_models():
             types = {id(m): type(m).__name__ for m in model.modules()}
             owners = {id(p): id(m) for m in model.modules() for p in m._parameters.values() if p is not None}
+            libraries = library_of_parameters(model)
             for parameter in model.parameters():
                 name = self._context.names.name_of(parameter)
                 if name is not None:
                     owner = types.get(owners.get(id(parameter), 0), model_name)
-                    self._write_fact(parameter, name, owner, orders)
+                    self._write_fact(parameter, name, owner, orders, libraries.get(id(parameter)))
         described = {id(p) for _, m in self._context.names.live_models() for p in m.parameters()}
         for name, parameter in self._context.names.parameters():
             if id(parameter) not in described:
                 self._write_fact(parameter, name, "", orders)
 
-    def _write_fact(self, parameter: Tensor, name: str, module_type: str, orders: dict[str, int]) -> None:
+    def _write_fact(
+        self, parameter: Tensor, name: str, module_type: str, orders: dict[str, int], library: str | None = None
+    ) -> None:
         fact = ParameterFact(
             name=name,
             shape=list(parameter.shape),
@@ -174,6 +178,7 @@ class TensorProbe:
             module=name.rpartition(".")[0],
             module_type=module_type,
             order=orders.get(name),
+            library=library,
         )
         if self._described.get(name) == fact:
             return

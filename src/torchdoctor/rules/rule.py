@@ -52,6 +52,9 @@ class Rule:
     """Diagnoses that are consequences of this one where both stand."""
     fallback: bool = False
     """What is left to say when no cause is proved (overfitting, nonfinite-parameters ...): ranks last."""
+    of_code: bool = False
+    """It is about how code is written, whatever the data and settings. Where that code lies in an installed package,
+    the user cannot change it, and the finding is an info."""
 
     def finding(
         self,
@@ -79,7 +82,7 @@ class Rule:
             summary=summary,
             fix=fix,
             proof=proof,
-            where=tuple(where),
+            where=tuple(dict.fromkeys(where)),
             first_step=first_step,
             last_step=last_step,
             evidence=tuple(evidence),

@@ -44,6 +44,7 @@ from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 
 RULE = Rule(
+    of_code=True,
     code="A009",
     name="missing-nonlinearity",
     family="architecture",

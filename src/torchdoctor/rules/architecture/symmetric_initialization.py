@@ -45,6 +45,7 @@ from torchdoctor.run import Ints, Run
 from torchdoctor.signals import GRADIENT_L2, GRADIENT_UNIT_SPREAD, WEIGHT_L2, WEIGHT_UNIT_SPREAD, Signal
 
 RULE = Rule(
+    of_code=True,
     code="A005",
     name="symmetric-initialization",
     family="architecture",

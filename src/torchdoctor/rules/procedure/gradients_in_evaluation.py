@@ -37,6 +37,7 @@ from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 
 RULE = Rule(
+    of_code=True,
     code="T008",
     name="gradients-in-evaluation",
     family="procedure",

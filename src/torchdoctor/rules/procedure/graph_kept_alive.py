@@ -45,6 +45,7 @@ from torchdoctor.run import Run
 from torchdoctor.signals import GRAPH_NODES, GRAPH_REACH, GRAPHS_KEPT, GRAPHS_MARKED, MEMORY_HOST
 
 RULE = Rule(
+    of_code=True,
     code="T012",
     name="graph-kept-alive",
     family="procedure",

@@ -39,6 +39,7 @@ from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 
 RULE = Rule(
+    of_code=True,
     code="T007",
     name="train-mode-in-evaluation",
     family="procedure",

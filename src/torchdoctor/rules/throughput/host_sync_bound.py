@@ -42,6 +42,7 @@ from torchdoctor.run import Run
 from torchdoctor.signals import TIME_STEP
 
 RULE = Rule(
+    of_code=True,
     code="P002",
     name="host-sync-bound",
     family="throughput",

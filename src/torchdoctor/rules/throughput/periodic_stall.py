@@ -42,7 +42,7 @@ from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import TIME_DATA, TIME_OWN, TIME_STEP
 
-RULE = Rule(code="P006", name="periodic-stall", family="throughput", needs=(TIME_STEP,))
+RULE = Rule(code="P006", name="periodic-stall", family="throughput", needs=(TIME_STEP,), of_code=True)
 
 PAUSE_SHARE = 0.2
 """Of the training's time; CheckFreq takes 3.5 % for bearable."""

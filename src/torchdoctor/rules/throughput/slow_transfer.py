@@ -44,6 +44,7 @@ from torchdoctor.run import Run
 from torchdoctor.signals import TIME_STEP
 
 RULE = Rule(
+    of_code=True,
     code="P005",
     name="slow-transfer",
     family="throughput",
