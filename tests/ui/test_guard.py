@@ -44,18 +44,37 @@ def test_the_token_page_goes_nowhere_else(stranger: TestClient) -> None:
     assert 'content="0;url=/evil.example/' in answer.text and "<script" not in answer.text
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ["/", "/api/run/sick"])
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8123", "127.0.0.1.evil.example", "a@127.0.0.1", "", "0x7f.1", "[::1", "[zz]"]
+    "host",
+    [
+        *("evil.example", "evil.example:8123", "127.0.0.1.evil.example", "a@127.0.0.1", "", "0x7f.1", "[::1", "[zz]"),
+        *("localhost:1:80", "localhost:9000", "127.0.0.1", "localhost", "localhost.:8123", "localhost:"),
+        *(
+            "localhost:08123",
+            "localhost\t:8123",
+            "local\thost:8123",
+            "me@localhost:8123",
+            "localhost:8123@evil.example",
+        ),
+        *("[::1]x:8123", "[::ffff:127.0.0.1]:8123", "[::1%25lo]:8123", "::1:8123", "127.1:8123", "2130706433:8123"),
+        *("localhost:8123/", "localhost:8123#", "localhost:8123?", "localhost:+8123", "localhost:81230"),
+        "\uff4cocalhost:8123".encode(),
+    ],
 )
-def test_other_names_of_the_host_are_refused(client: TestClient, path: str, host: str) -> None:
+def test_other_names_of_the_host_are_refused(client: TestClient, path: str, host: str | bytes) -> None:
     assert client.get(path, headers={"host": host}).status_code == 421
 
 
-@pytest.mark.parametrize("host", ["localhost:9000", "127.0.0.1", "[::1]:8123", "LOCALHOST"])
-def test_names_of_this_machine_are_taken_with_any_port_for_tunnels(stranger: TestClient, host: str) -> None:
+@pytest.mark.parametrize("host", ["localhost:8123", "127.0.0.1:8123", "[::1]:8123", "LOCALHOST:8123"])
+def test_names_of_this_machine_are_taken(stranger: TestClient, host: str) -> None:
     answer = stranger.get("/", headers={"host": host, "cookie": f"torchdoctor-{PORT}={TOKEN}"})
     assert answer.status_code == 200
+
+
+def test_the_usual_port_needs_no_number() -> None:
+    assert Access.over("127.0.0.1", 80, "t").admits_host("localhost")
+    assert not Access.over("127.0.0.1", 81, "t").admits_host("localhost")
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -5,17 +5,19 @@ The model is Jupyter Server: a token, loopback, the host checked against DNS reb
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,8 +43,14 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+HTTP_PORT, MAX_PORT = 80, 65_535
+_HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?", re.ASCII)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 READING = ("GET", "HEAD")
+OTHER_NAME = (
+    "This server is asked under a name or a port that is not its own. Through a tunnel, use the same port at both "
+    "ends: ssh -L {port}:localhost:{port} MACHINE"
+)
 LOST = (
     "This page needs its token: open the address that torchdoctor ui printed in the terminal, with ?token= in it, once "
     "in this browser."
@@ -83,13 +91,14 @@ class Access:
         return hmac.new(self.token.encode(), b"form", hashlib.sha256).hexdigest()
 
     def admits_host(self, host: str) -> bool:
-        try:
-            name = (urlsplit(f"//{host}").hostname or "").lower() if _is_plain(host) else ""
-        except ValueError:  # half an address in brackets
+        """One of our names, with our port. Behind another address a container may have mapped the port."""
+        match = _HOST.fullmatch(host)
+        if match is None:
             return False
-        if name in self.hosts:
-            return True
-        return self.any_address and _is_address(name)
+        name, port = match["name"].lower().strip("[]"), int(match["port"] or HTTP_PORT)
+        if self.any_address:
+            return port <= MAX_PORT and (name in self.hosts or _is_address(name))
+        return name in self.hosts and port == self.port
 
     def admits_form(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.form_token.encode())
@@ -120,13 +129,14 @@ class Guard:
             await send(message)
 
         answer = self._refuse(Request(scope)) or self._let_in(Request(scope))
-        await (answer or self._app)(scope, receive, send_guarded)
+        with contextlib.suppress(ClientDisconnect):  # nobody is left to be answered
+            await (answer or self._app)(scope, receive, send_guarded)
 
     def _refuse(self, request: Request) -> Response | None:
         headers = request.headers
         host = headers.get("host", "")
         if len(headers.getlist("host")) != 1 or not self._access.admits_host(host):
-            return _say("This server is asked under a name that is not this machine's.", 421)
+            return _say(OTHER_NAME.format(port=self._access.port), 421)
         if not _is_ours(headers, host):
             return _say("This request comes from another site's page.", 403)
         return None
@@ -164,10 +174,6 @@ def _is_ours(headers: Headers, host: str) -> bool:
         return False
     site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "navigate")
     return site in ("none", "same-origin") or mode == "navigate"
-
-
-def _is_plain(host: str) -> bool:
-    return all(c.isascii() and (c.isalnum() or c in ".-_:[]") for c in host)
 
 
 def _is_address(name: str) -> bool:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from torchdoctor.errors import UsageError
 from torchdoctor.settings import Settings
 from torchdoctor.ui.app import build_app
+from torchdoctor.ui.connections import Connection
 from torchdoctor.ui.guard import Access
 from torchdoctor.ui.library import Library
 
@@ -67,6 +68,7 @@ class Page:
         """Blocks. `announce` gets the address as soon as requests are taken."""
         config = uvicorn.Config(
             self._app,
+            http=Connection,
             log_level="warning",
             access_log=False,  # it would hold the token
             server_header=False,
