@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 ELSEWHERE = (
     "torchdoctor: with --host {host} other computers reach this page. Whoever has the address below, token and all, "
     "sees your runs, their source lines and their journals, and can add notes and use the lab; nothing is encrypted. "
-    "On a network that you do not trust, use a tunnel instead, its port the same at both ends: ssh -L PORT:localhost:PORT"
+    "On a network that you do not trust, use a tunnel with one port at both ends instead: ssh -L PORT:localhost:PORT"
 )
 
 
