@@ -61,7 +61,7 @@ LOSS_TRAIN = _step(
     "loss.train",
     "loss",
     _EVERY,
-    "loss of the step, before any scaler; with accumulation the mean over its backwards; "
+    "loss of the step, before any scaler and before it is divided for accumulation; the mean over its backward passes; "
     "key: the optimizer whose parameters it moves, '' for all losses of a one-optimizer loop",
 )
 LOSS_VALIDATION = _step("loss.validation", "loss", _PHASE, "mean loss of a validation pass, by samples")

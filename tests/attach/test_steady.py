@@ -160,7 +160,7 @@ def test_accumulation_is_counted_as_such(tmp_path: Path) -> None:
             loss.backward()
         nn.utils.clip_grad_norm_(training.model.parameters(), 1.0)
         training.optimizer.step()
-        return loss.item()
+        return 3 * loss.item()
 
     with watching(tmp_path) as session:
         losses, count = counted(session, STEPS, step)

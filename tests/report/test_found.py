@@ -89,7 +89,7 @@ def test_when_validation_comes(phase: PhaseFact, words: str) -> None:
 def test_accumulation_and_what_was_not_understood_are_told() -> None:
     phase = replace(PHASE, backwards=1280, passes_unknown=3, notes=["two loops share a model"])
     run = RunBuilder().fact(phase).build()
-    assert "training loss at train.py:41 (4 backwards an update)" in describe_found(run)
+    assert "training loss at train.py:41 (4 backward passes per optimizer step)" in describe_found(run)
     assert describe_unknown(run) == ["two loops share a model", "3 forward passes of unknown purpose"]
 
 

@@ -21,6 +21,7 @@ from torchdoctor.probes.interior import InteriorProbe
 from torchdoctor.probes.leakage import LeakageProbe
 from torchdoctor.probes.liveness import LivenessProbe
 from torchdoctor.probes.loss_calls import LossCallProbe
+from torchdoctor.probes.loss_division import LossDivision
 from torchdoctor.probes.loss_values import CalledLoss
 from torchdoctor.probes.losses import TrainingLoss, ValidationLoss
 from torchdoctor.probes.membership import MembershipProbe
@@ -58,9 +59,13 @@ class Probes:
         on_high: Callable[[int, float, LossWatch], None],
     ) -> None:
         Packing.seen = False
+        self.loss_sites: dict[str, None] = {}
+        """lines from which backward was called"""
         self.clock = Clock(context)
         self.step_start = StepStart()
-        self.training_loss = TrainingLoss(context, on_nonfinite, on_high)
+        self.called_loss = CalledLoss(context)
+        division = LossDivision(context, self.called_loss.mean_of, lambda: len(self.loss_sites) <= 1)
+        self.training_loss = TrainingLoss(context, on_nonfinite, on_high, division)
         self.validation_loss = ValidationLoss(context)
         self.loss_calls = LossCallProbe(context)
         self.predictions = PredictionProbe(context)
@@ -91,7 +96,6 @@ class Probes:
         self.schedules = ScheduleProbe(context)
         self.liveness = LivenessProbe(context)
         self.token_targets = TokenTargetsProbe(context)
-        self.called_loss = CalledLoss(context)
         self.sharpness = SharpnessProbe(context)
         self.nonfinite = NonfiniteProbe(context)
         self.operations = OperationProbe(context)

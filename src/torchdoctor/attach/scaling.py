@@ -13,6 +13,7 @@ from torchdoctor import signals
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.session import Session
+from torchdoctor.probes.loss_division import find_divisor
 
 
 class ScalerSites:
@@ -22,23 +23,23 @@ class ScalerSites:
         self.session = session
         self._clearing = clearing
         self._updates = updates
-        self._scaled: tuple[weakref.ref[Tensor], Tensor] | None = None
+        self._scaled: tuple[weakref.ref[Tensor], Tensor, float] | None = None
 
-    def original(self, loss: Tensor) -> Tensor:
-        """The loss before the gradient scaler multiplied it."""
+    def original(self, loss: Tensor) -> tuple[Tensor, float]:
+        """Return the loss before the gradient scaler multiplied it, and what the script had divided it by."""
         if self._scaled is not None:
-            scaled, original = self._scaled
+            scaled, original, divisor = self._scaled
             self._scaled = None
             if scaled() is loss:
-                return original
-        return loss
+                return original, divisor
+        return loss, find_divisor(loss)
 
     @guarded("loss scaled")
     def loss_scaled(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], result: Any) -> None:
         self.session.steady.bar()
         self.session.capturing.scaler(args[0])
         if isinstance(result, Tensor) and len(args) > 1 and isinstance(args[1], Tensor):
-            self._scaled = (weakref.ref(result), args[1].detach())
+            self._scaled = (weakref.ref(result), args[1].detach(), find_divisor(args[1]))
 
     @guarded("scaler step begins")
     def step_begins(self, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> int:

@@ -100,7 +100,6 @@ class Session(Probes):
         self.targets: list[Tensor] = []
         self.root: Tensor | None = None
         """the loss whose backward begins now"""
-        self.loss_sites: dict[str, None] = {}
         self.validation_sites: dict[str, None] = {}
         self.notes: dict[str, None] = {}
         self.loaders: dict[str, LoaderFact] = {}

@@ -138,7 +138,8 @@ class Sites:
             session.precision.look(loss, graph)
         if loss.numel() == 1:
             session.root = loss
-            session.training_loss.backward(self.scaling.original(loss))
+            original, divisor = self.scaling.original(loss)
+            session.training_loss.backward(original, divisor)
             session.root = None
 
     @guarded("backward ends")
@@ -214,6 +215,7 @@ class Sites:
         self._closures.discard(id(optimizer))
         if closure:
             self._closures.add(id(optimizer))
+            session.training_loss.closure_begins()
         session.clock.optimizer_begins(closure)
         if session.structural:
             session.discover([])

@@ -133,7 +133,7 @@ class Steady:
                 return False
             self._losses.append(value)
         else:
-            self._session.training_loss.backward(loss)
+            self._session.training_loss.backward(loss, self._session.training_loss.division.divisor)
         self._loop.count_backward()
         return True
 
@@ -179,9 +179,10 @@ class Steady:
         session = self._session
         step = session.context.step - len(rows)
         scalar = session.context.record.scalar
+        divisor = self._session.training_loss.division.divisor
         for at, (losses, rates, _) in enumerate(rows, step):
             if losses:
-                scalar(LOSS_TRAIN, at, losses[0] if len(losses) == 1 else sum(losses) / len(losses))
+                scalar(LOSS_TRAIN, at, divisor * sum(losses) / len(losses))
             if len(losses) > 1:
                 scalar(signals.LOSS_EVENTS.name, at, float(len(losses)))
             for g, rate in enumerate(rates):

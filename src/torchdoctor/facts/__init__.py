@@ -21,7 +21,7 @@ from torchdoctor.facts.data import (
     ValidationBatchFact,
 )
 from torchdoctor.facts.device import DeviceFact, TransferFact
-from torchdoctor.facts.loss import GraphFact, LossCallFact, SpikeFact, TokenTargetsFact
+from torchdoctor.facts.loss import GraphFact, LossCallFact, LossDivisionFact, SpikeFact, TokenTargetsFact
 from torchdoctor.facts.model import (
     DropoutFact,
     FrozenChangeFact,
@@ -85,6 +85,7 @@ __all__ = [
     "LeakageFact",
     "LoaderFact",
     "LossCallFact",
+    "LossDivisionFact",
     "MembershipFact",
     "ModelFact",
     "ModesFact",

@@ -66,6 +66,17 @@ class GraphFact(Fact):
 
 
 @dataclass(frozen=True)
+class LossDivisionFact(Fact):
+    """What the losses of a step were divided by before their backward passes. Recorded losses are undivided."""
+
+    kind: ClassVar[str] = "loss_division"
+    divisor: float
+    """1 where they are not divided"""
+    backwards: int
+    """backward passes in a step, the most so far"""
+
+
+@dataclass(frozen=True)
 class TokenTargetsFact(Fact):
     """Token ids that a model was given, against the ids that its loss wanted for the same sequences."""
 

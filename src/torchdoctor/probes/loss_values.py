@@ -30,6 +30,11 @@ class CalledLoss:
             self._boxes.append(box)
             self._context.read(mean, lambda value: box.append(float(value)))
 
+    def mean_of(self, step: int) -> float | None:
+        """Return the mean over the calls of a step that was looked at last, as far as they have arrived."""
+        values = [v for box in self._boxes for v in box] if step == self._step else []
+        return sum(values) / len(values) if values else None
+
     @contained("loss_values: flush")
     def flush(self) -> None:
         values = [v for box in self._boxes for v in box]

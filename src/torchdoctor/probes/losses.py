@@ -11,6 +11,7 @@ from torch import Tensor
 from torchdoctor import signals
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.loss_division import LossDivision
 from torchdoctor.probes.spikes import LossWatch
 
 BOXES_KEPT = 256
@@ -18,27 +19,32 @@ BACKWARDS_KEPT = 4096
 
 
 class TrainingLoss:
-    """Collects the losses of a step's backwards and writes their mean once the optimizer is known."""
+    """Collects the losses of a step's backward passes and writes their mean, undivided, once the optimizer is known."""
 
     def __init__(
         self,
         context: Context,
         on_nonfinite: Callable[[int, float], None],
-        on_high: Callable[[int, float, LossWatch], None] = lambda *_: None,
+        on_high: Callable[[int, float, LossWatch], None],
+        division: LossDivision,
     ) -> None:
         self._context = context
         self._on_nonfinite = on_nonfinite
         self._on_high = on_high
         self.watch = LossWatch()
-        self._waiting: list[list[float]] = []
+        self.division = division
+        self._before_closure = 0
+        """losses of the step that were there when its optimizer called a closure"""
+        self._waiting: list[tuple[list[float], float]] = []
+        """of each backward pass its loss, once it has arrived, and what it was divided by"""
 
     @contained("losses: backward")
-    def backward(self, loss: Tensor) -> None:
-        """A backward from this scalar begins."""
+    def backward(self, loss: Tensor, divisor: float) -> None:
+        """A backward pass from this scalar begins, which the script had divided."""
         step = self._context.step
         box: list[float] = []
         if len(self._waiting) < BACKWARDS_KEPT:
-            self._waiting.append(box)
+            self._waiting.append((box, divisor))
 
         def arrived(value: Any) -> None:
             number = float(value)
@@ -54,28 +60,34 @@ class TrainingLoss:
         else:
             self._context.read(loss, arrived)
 
+    def closure_begins(self) -> None:
+        """The optimizer is about to call its closure: the losses so far are those of accumulation."""
+        self._before_closure = len(self._waiting)
+
     def pending(self) -> list[float]:
-        """The losses of this step that have arrived, before its update."""
-        return [value for box in self._waiting for value in box]
+        """The losses of this step that have arrived, before its update, as backward got them."""
+        return [value for box, _ in self._waiting for value in box]
 
     def take(self, values: list[float]) -> None:
         """Losses of this step that were read elsewhere."""
-        self._waiting.extend([value] for value in values[: BACKWARDS_KEPT - len(self._waiting)])
+        taken = values[: BACKWARDS_KEPT - len(self._waiting)]
+        self._waiting.extend(([value], self.division.divisor) for value in taken)
 
     @contained("losses: stepped")
     def stepped(self, key: str, later: Callable[[Callable[[], None]], None], first_only: bool = False) -> None:
         """The optimizer with that key made its update from what was collected. An optimizer that evaluates a
-        closure many times (LBFGS) started from the first of them."""
+        closure many times (LBFGS) started from the first of them; one that accumulates (Lightning) calls it once."""
         boxes, self._waiting = self._waiting, []
         if not boxes:
             return
         step, record = self._context.step, self._context.record
-        counted = boxes[:1] if first_only else boxes
+        counted = boxes[: self._before_closure + 1] if first_only else boxes
 
         def write() -> None:
-            values = [v for box in counted for v in box]
-            if values:
-                record.scalar(signals.LOSS_TRAIN.name, step, sum(values) / len(values), key)
+            arrived = [(value, divisor) for box, divisor in counted for value in box]
+            if arrived:
+                values, divisors = zip(*arrived, strict=True)
+                record.scalar(signals.LOSS_TRAIN.name, step, self.division.undo(step, values, divisors), key)
 
         later(write)
         if len(boxes) > 1:

@@ -25,7 +25,7 @@ from torchdoctor.findings import RULE_FAILED, Verdict
 from torchdoctor.permits import find_strays
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import count, listed, number, share
-from torchdoctor.rules import movement
+from torchdoctor.rules import baseline, movement
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings, known_rules
 
@@ -72,6 +72,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("membership", "no samples of both splits were seen"),
     ("validation_batch", "no validation batch was seen"),
     ("split", "no DataLoader was seen"),
+    ("loss_division", "no loss was divided for accumulation"),
     ("spike", "no step stood out"),
     ("samples", "no classification was seen"),
     ("printed", "no metric was printed"),
@@ -310,7 +311,9 @@ def _training(run: Run) -> str:
     if phase is None or not phase.loss_sites:
         return "training loss at an unknown line" if run.has(signals.LOSS_TRAIN) else "no training loss"
     each = phase.backwards / phase.updates if phase.updates else 0
-    accumulated = f" ({each:.3g} backwards an update)" if each > 1.5 else ""
+    divisor = baseline.division(run)
+    divided = f", each loss divided by {divisor:.0f}; losses are shown undivided" if divisor > 1 else ""
+    accumulated = f" ({each:.3g} backward passes per optimizer step{divided})" if each > 1.5 else ""
     return f"training loss at {listed(phase.loss_sites)}{accumulated}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import TRAIN, InputsFact, LossCallFact
+from torchdoctor.facts import TRAIN, InputsFact, LossCallFact, LossDivisionFact
 from torchdoctor.rules import curves
 from torchdoctor.run import Floats, Run
 from torchdoctor.signals import ACCURACY_TRAIN, LOSS_CALLED, LOSS_TRAIN, TARGET_MEAN, TARGET_STD
@@ -91,6 +91,12 @@ def never_negative(run: Run) -> bool:
     """Whether the training loss is made of known losses that cannot fall below zero."""
     calls = loss_calls(run)
     return bool(calls) and all(c.function in NOT_NEGATIVE for c in calls)
+
+
+def division(run: Run) -> float:
+    """What the script divides its loss by before each backward pass, for gradient accumulation; 1 where it does not."""
+    fact = run.last_fact(LossDivisionFact)
+    return fact.divisor if fact is not None and fact.divisor > 0 else 1.0
 
 
 def called_and_trained(run: Run) -> tuple[Floats, Floats]:

@@ -143,6 +143,7 @@ def _factor(run: Run) -> Factor | None:
         full = ratio[: max(1, len(ratio) // 2)]
         if middle <= 0 or float(np.median(np.abs(full - middle))) > STEADY * middle:
             return None
+        middle /= baseline.division(run)  # recorded losses are undivided, gradients are not
         return Factor(middle, backwards, calls[-1].reduction == "sum", True)
     if not calls and (summed := _summed_elements(run)) is not None:
         return Factor(float(summed), backwards, True, False)
