@@ -93,6 +93,8 @@ def guarded(name: str) -> Callable[[C], C]:
                 return site.function(*args, **kwargs)
             except StopTraining:
                 raise
+            except RecursionError:  # the script itself is this deep: no fault of the site
+                return None
             except Exception as error:
                 site.failed(error)
                 return None
@@ -120,6 +122,8 @@ def contained(name: str) -> Callable[[C], C]:
                 return site.function(*args, **kwargs)
             except StopTraining:
                 raise
+            except RecursionError:  # the script itself is this deep: no fault of the site
+                return None
             except Exception as error:
                 site.failed(error)
                 return None

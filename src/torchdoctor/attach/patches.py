@@ -133,6 +133,8 @@ class Patches:
             if before is not None:
                 try:
                     token = before(args, kwargs)
+                except RecursionError:  # the script's own depth leaves no room for a look
+                    return None
                 except BaseException as error:  # it may have done half of its work
                     if failed is not None:
                         failed(None, args, kwargs, error)
@@ -198,14 +200,21 @@ class _WatchedCall:
         self._token, self._args, self._kwargs, self._after, self._failed = token, args, kwargs, after, failed
 
     def ended(self, result: Any) -> None:
-        if self._after is not None:
+        if self._after is None:
+            return
+        try:  # contextlib.suppress would take frames of its own
             self._after(self._token, self._args, self._kwargs, result)
+        except RecursionError:
+            pass
 
     def failed(self) -> bool:
         error = sys.exc_info()[1]
         if self._failed is None or error is None:
             return False
-        return self._failed(self._token, self._args, self._kwargs, error) is True
+        try:
+            return self._failed(self._token, self._args, self._kwargs, error) is True
+        except RecursionError:
+            return False
 
 
 def _make_wrapper(original: Callable[..., Any], begin: Begin) -> Callable[..., Any]:

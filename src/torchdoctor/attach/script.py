@@ -3,12 +3,15 @@
 It gets a fresh `__main__`, its own argv and first entry of sys.path; an uncaught exception is shown by
 sys.excepthook without our frames; threads that are not daemons are waited for. What python does at the very end
 (atexit handlers, dying by SIGINT after a Ctrl-C) is left to the interpreter, which comes after us.
+
+What comes before and after the program is a generator, so that none of its frames lies under the program's.
 """
 
 from __future__ import annotations
 
 import atexit
 import builtins
+import functools
 import linecache
 import os
 import runpy
@@ -16,15 +19,17 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
-from typing import Any
+from types import CodeType, FunctionType, ModuleType, TracebackType
+from typing import Any, TypeVar
 
 from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
 from torchdoctor.errors import ScriptError, StopTraining
+
+T = TypeVar("T")
 
 FINISHED, CRASHED, INTERRUPTED = "finished", "crashed", "interrupted"
 """How a run ended, in the words of the run directory."""
@@ -55,24 +60,55 @@ class Ending:
     """of a crash: type, message, and file and line of the user's innermost frame"""
 
 
+Program = Callable[[], Any]
+Around = Generator[Program, BaseException | None, T]
+"""Yields the program once everything is ready, is sent what ended it or None, and returns T."""
+
+
 def execute(target: Target, leaving_early: Callable[[BaseException], None] = lambda _: None) -> Ending:
-    """Run the program to its end; ScriptError if a module cannot be found. `leaving_early` is called with what ends it
-    before its end, while its frames are there."""
+    """Run the program to its end, from where we are; see `around`."""
+    steps = around(target, leaving_early)
+    program, error = next(steps), None
+    try:
+        program()
+    except BaseException as raised:
+        error = without_frame(raised)
+    return conclude(steps, error)
+
+
+def without_frame(error: BaseException) -> BaseException:
+    """For the frame that catches an exception: leave it out of the traceback."""
+    trace = error.__traceback__
+    return error.with_traceback(trace.tb_next if trace is not None else None)
+
+
+def conclude(steps: Around[T], error: BaseException | None) -> T:
+    try:
+        steps.send(error)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("a program runs once")
+
+
+def around(target: Target, leaving_early: Callable[[BaseException], None] = lambda _: None) -> Around[Ending]:
+    """Prepare the program, and say how it ended; ScriptError if a module cannot be found. `leaving_early` is called
+    with what ends it before its end, while its frames are there."""
     interruption = _Interruption()
     atexit.register(interruption.die, os.getpid())
     main = _fresh_main()
     sys.modules["__main__"] = main
     sys.orig_argv = [sys.executable, *target.words]
     _set_path(target)
-    try:
-        _run(target, main)
+    error = yield from _run(target, main)
+    if error is None:
         ending = Ending(0)
-    except SystemExit as leaving:
-        _refuse_if_not_found(target, leaving)
-        if leaving.code not in (None, 0):
-            leaving_early(leaving)
-        ending = _left(leaving)
-    except BaseException as error:
+    elif isinstance(error, SystemExit):
+        _refuse_if_not_found(target, error)
+        if error.code not in (None, 0):
+            leaving_early(error)
+        ending = _left(error)
+    else:
         leaving_early(error)
         ending = _failed(error)
     _wait_for_threads()
@@ -111,15 +147,22 @@ def _forget_shadowed(folder: str) -> None:
             del sys.modules[gone]
 
 
-def _run(target: Target, main: ModuleType) -> None:
+def _run(target: Target, main: ModuleType) -> Around[BaseException | None]:
     if target.kind in (MODULE, FOLDER):
         module = target.what if target.kind == MODULE else "__main__"
         sys.argv = ["-m" if target.kind == MODULE else target.what, *target.arguments]
-        runpy._run_module_as_main(module, target.kind == MODULE)  # type: ignore[attr-defined]
-        return
+        return (yield functools.partial(runpy._run_module_as_main, module, target.kind == MODULE))  # type: ignore[attr-defined]
     sys.argv = ["-c" if target.kind == CODE else target.what, *target.arguments]
-    code = _compile_text(target.what) if target.kind == CODE else _load_file(target.what, main)
-    exec(code, main.__dict__)
+    try:
+        code = _compile_text(target.what) if target.kind == CODE else _load_file(target.what, main)
+    except Exception as error:  # no such file, or a syntax error in it
+        yield _do_nothing
+        return error
+    return (yield FunctionType(code, main.__dict__))  # as exec does, but without a frame for it
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _compile_text(text: str) -> CodeType:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from torchdoctor import __version__
+from torchdoctor.attach.bottom import Departure, depart
 from torchdoctor.errors import TorchdoctorError
 
 COMMANDS = {
@@ -100,7 +101,13 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """What `torchdoctor` runs: exits with 0, the script's own status, 2 for usage errors, or 3 by --fail-on."""
-    group.main(args=arguments, prog_name="torchdoctor")
+    departure = None
+    try:
+        group.main(args=arguments, prog_name="torchdoctor")
+    except Departure as raised:
+        departure = raised
+    if departure is not None:
+        depart(departure)
     sys.exit(0)
 
 

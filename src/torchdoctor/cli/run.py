@@ -13,9 +13,12 @@ from typing import Any
 
 import click
 
+from torchdoctor.attach.bottom import Departure
 from torchdoctor.attach.options import RUNS_FOLDER, Options, is_disabled
 from torchdoctor.attach.ranks import make_name, speaks
+from torchdoctor.attach.script import Around, conclude
 from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
+from torchdoctor.cli import USAGE_STATUS, fail
 from torchdoctor.cli.choices import with_choices, write_flags
 from torchdoctor.cli.running import Request, perform
 from torchdoctor.cli.wishes import (
@@ -92,12 +95,24 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     try:
         words, after_dashes = ctx.meta[WORDS_KEY]
         request = read_request(words, after_dashes, **given)
-        status = perform(request)
+        steps = _say_errors(perform(request))
+        program = next(steps)
     except TorchdoctorError:
         if speaks():
             raise
-        status = 2
-    sys.exit(status)
+        sys.exit(USAGE_STATUS)
+    raise Departure(program, steps)
+
+
+def _say_errors(steps: Around[int]) -> Around[int]:
+    """Until the program runs, errors are the command line's to say; from then on ours."""
+    error = yield next(steps)
+    try:
+        return conclude(steps, error)
+    except TorchdoctorError as problem:
+        if speaks():
+            fail(str(problem))
+        return USAGE_STATUS
 
 
 def read_request(

@@ -18,7 +18,7 @@ from torchdoctor.attach.children import follow, watch_for_exec
 from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import speaks, taken_places
-from torchdoctor.attach.script import CRASHED, FINISHED, Ending, execute
+from torchdoctor.attach.script import CRASHED, FINISHED, Around, Ending, around
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say, standard_error
 from torchdoctor.cli.observing import observed
@@ -72,16 +72,16 @@ class Record:
     directory: Path
 
 
-def perform(request: Request) -> int:
-    """Run it, tell the verdict, and give the exit status."""
+def perform(request: Request) -> Around[int]:
+    """Run it, tell the verdict, and give the exit status: a generator, since the program runs outside of it."""
     if is_disabled() or request.obstacle is not None:
         if speaks() and not is_disabled():
             say(f"{request.obstacle}; the script runs without torchdoctor (--require-recording would not start it)")
-        return (launch(request.target, None) if request.target.kind == COMMAND else execute(request.target)).status
+        return (yield from _run(request, None)).status
     _warn_of_outputs(request)
     since = time.time()
     with observed(request, since):
-        return _show_and_follow(request, since)
+        return (yield from _show_and_follow(request, since))
 
 
 def tell_of_end(request: Request, since: float, ending: ProcessEnding) -> None:
@@ -89,12 +89,22 @@ def tell_of_end(request: Request, since: float, ending: ProcessEnding) -> None:
     Conclusion(request, Ending(0), since, observed=ending).status()
 
 
-def _show_and_follow(request: Request, since: float) -> int:
+def _show_and_follow(request: Request, since: float) -> Around[int]:
     if not (request.options.live and speaks() and can_be_drawn(request.view_rows)):
-        return _follow(request, since, None)
+        return (yield from _follow(request, since, None))
     with opened_view(request.options, since, request.view_rows) as view:
         options = replace(request.options, viewed=view is not None)
-        return _follow(replace(request, options=options), since, view)
+        return (yield from _follow(replace(request, options=options), since, view))
+
+
+def _run(request: Request, options: Options | None, attachment: Attachment | None = None) -> Around[Ending]:
+    if request.target.kind != COMMAND:
+        return (yield from around(request.target, *([attachment.leaving_early] if attachment is not None else [])))
+    box: list[Ending] = []
+    error = yield lambda: box.append(launch(request.target, options))
+    if error is not None:
+        raise error
+    return box[0]
 
 
 def _warn_of_outputs(request: Request) -> None:
@@ -104,15 +114,16 @@ def _warn_of_outputs(request: Request) -> None:
             say(f"{path} is read-only; the verdict will not be written there")
 
 
-def _follow(request: Request, since: float, view: OpenView | None) -> int:
+def _follow(request: Request, since: float, view: OpenView | None) -> Around[int]:
     """From the attachment to the exit status."""
     if request.target.kind == COMMAND:
-        return Conclusion(request, launch(request.target, request.options), since, view=view).status()
+        ending = yield from _run(request, request.options)
+        return Conclusion(request, ending, since, view=view).status()
     attachment = Attachment(request.options)
     attachment.begin()
     follow(request.options)
     watch_for_exec(lambda: _warn_of_exec(request, attachment))
-    ending = execute(request.target, attachment.leaving_early)
+    ending = yield from _run(request, request.options, attachment)
     return Conclusion(request, ending, since, attachment, view).status() if attachment.is_here else ending.status
 
 
