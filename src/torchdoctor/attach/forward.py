@@ -31,6 +31,9 @@ WATCHED_PASSES = 16
 """Passes that are watched after the loop shows signs of validating, before the hooks go out again."""
 OUTPUTS_KEPT = 8
 IDLE_CONTEXTS = 20
+DEEP = 100
+"""Modules inside one another from which on no lines are noted: formatting a stack at each operation takes frames,
+and a script this deep may be near its recursion limit."""
 HELD_BYTES = 1 << 26
 """A larger input is not held, nor a view of something larger: memory is the user's."""
 FIXED_SAMPLES = 4
@@ -137,6 +140,8 @@ class ForwardWatch:
                 self._stack.append(module)
                 return
             session.registry.called_inside(module)
+            if len(self._stack) == DEEP:
+                session.lines.pause()
         elif _has_parameters(module):
             self._begin_pass(module, args)
         self._stack.append(module)

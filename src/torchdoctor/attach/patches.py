@@ -205,7 +205,7 @@ class _WatchedCall:
         try:  # contextlib.suppress would take frames of its own
             self._after(self._token, self._args, self._kwargs, result)
         except RecursionError:
-            pass
+            return
 
     def failed(self) -> bool:
         error = sys.exc_info()[1]
