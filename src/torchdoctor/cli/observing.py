@@ -55,7 +55,7 @@ class _Observer:
             "options": request.options.to_json(),
         }
         started = subprocess.run(
-            own_module("torchdoctor.cli.observer", leaving="telling"),
+            own_module("torchdoctor.observer", leaving="telling"),
             input=json.dumps(order).encode() + b"\n" + pickle.dumps(request),
             stdout=subprocess.PIPE,
             env={**os.environ, DISABLE_KEY: "1"},

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
-
-import numpy as np
 
 from torchdoctor.scrubbing import may_hold_secret, scrub
 
@@ -28,4 +27,6 @@ def write_json(data: Any, *, indent: int | None = None, strict: bool = False, na
 
 def _plain(value: Any) -> Any:
     """Return NumPy scalars and arrays as numbers and lists, and other objects as text."""
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
+    numpy = sys.modules.get("numpy")  # not imported for those who write none of its numbers
+    is_numpy = numpy is not None and isinstance(value, numpy.generic | numpy.ndarray)
+    return value.tolist() if is_numpy else str(value)

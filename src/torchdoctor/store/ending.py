@@ -14,11 +14,9 @@ from torchdoctor.last_seen import CRASHED, FINISHED, ProcessEnding
 from torchdoctor.store.documents import write_json
 from torchdoctor.store.files import replace_file
 from torchdoctor.store.info import DIED, RUNNING, read_info
-from torchdoctor.store.trusted import build
 
 FIELD = "ending"
 """of run.json"""
-MAX_TEXT = 64
 
 
 def of_wait_status(status: int | None, out_of_memory: bool = False) -> ProcessEnding:
@@ -55,8 +53,3 @@ def mark_ending(path: Path, process: Mapping[str, Any], ending: ProcessEnding) -
     except (RunError, OSError, ValueError):
         return False
     return True
-
-
-def read_ending(info: Mapping[str, Any]) -> ProcessEnding | None:
-    """The ending in a run.json, if there is one that can be believed."""
-    return build(ProcessEnding, info.get(FIELD), MAX_TEXT, 1)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import RunError
-from torchdoctor.last_seen import LastSeen
-from torchdoctor.store.ending import read_ending
+from torchdoctor.last_seen import LastSeen, ProcessEnding
+from torchdoctor.store.ending import FIELD
 from torchdoctor.store.heartbeat import read_heartbeat
 from torchdoctor.store.info import read_info, read_status
 from torchdoctor.store.names import run_file
+from torchdoctor.store.trusted import build
 
-MAX_TEXT = 2000
+MAX_TEXT, MAX_WORD = 2000, 64
 
 
 def last_seen(folder: Path, rank: int) -> LastSeen | None:
@@ -50,7 +51,7 @@ def last_seen(folder: Path, rank: int) -> LastSeen | None:
         line if isinstance(line, int) else None,
         _text(error.get("type")),
         _text(error.get("message")),
-        read_ending(info),
+        build(ProcessEnding, info.get(FIELD), MAX_WORD, 1),
     )
 
 

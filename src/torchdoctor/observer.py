@@ -1,4 +1,4 @@
-"""The process beside a training that observes its end, started by observing.py.
+"""The process beside a training that observes its end, started by cli/observing.py.
 
 It notices when the training's process has gone without a word: killed by a signal or by the kernel, left by os._exit,
 or replaced by another program. Then it writes how each rank ended into the run and tells the verdict, as the training's

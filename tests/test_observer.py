@@ -160,7 +160,7 @@ def _observers(folder: Path) -> list[str]:
         if entry.name.isdigit():
             try:
                 words = (entry / "cmdline").read_bytes()
-                if b"torchdoctor.cli.observer" in words and (entry / "cwd").readlink() == folder:
+                if b"torchdoctor.observer" in words and (entry / "cwd").readlink() == folder:
                     found.append(entry.name)
             except OSError:
                 continue
