@@ -26,6 +26,8 @@ from torchdoctor.facts import (
 from torchdoctor.signals import Scope, Signal
 
 HISTORY_ROWS = 2048
+UNREAD = "unread"
+"""Entry of a run's information: what lay in its folder and was not read, as that was too much."""
 RAW_ROWS = 512
 """Rows of head and of tail."""
 

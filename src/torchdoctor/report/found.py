@@ -26,7 +26,7 @@ from torchdoctor.permits import find_strays
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import count, listed, number, share
 from torchdoctor.rules import baseline, movement
-from torchdoctor.run import Run
+from torchdoctor.run import UNREAD, Run
 from torchdoctor.settings import Settings, known_rules
 
 EPOCH_TOLERANCE = 0.05
@@ -223,6 +223,10 @@ def describe_health(run: Run) -> list[str]:
     dropped = {**(recorded if isinstance(recorded, dict) else {}), **(health.dropped if health else {})}
     if dropped:
         lines.append(f"dropped: {listed((f'{name} ({n})' for name, n in dropped.items()), most=4)}")
+    unread = run.info.get(UNREAD)
+    if unread and isinstance(unread, dict):
+        parts = (f"{number:,} {name}" for name, number in unread.items())
+        lines.append(f"not read, as there is too much of it: {listed(parts, most=4)}")
     if health is not None:
         lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
         lines += [

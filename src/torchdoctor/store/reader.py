@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from torchdoctor.errors import NotARunError, RunError
-from torchdoctor.run import Run
+from torchdoctor.run import UNREAD, Run
 from torchdoctor.store.blocks import Floats, Ints
+from torchdoctor.store.ceiling import Ceiling
 from torchdoctor.store.digest import Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.info import RUNNING, read_info, read_status
@@ -46,8 +47,9 @@ def open_run(path: str | os.PathLike[str], rank: int | None = None) -> Run:
     archive = Archive(folder, rank)
     status = read_status(status_file, info)
     everybody = [seen.to_dict() for seen in last_seen_of_all(folder, ranks(folder))]
-    info = {**info, "status": status, "path": str(folder), "steps": archive.steps, "ranks": everybody}
     seen, names = archive.facts().seen(), archive.names()
+    info = {**info, "status": status, "path": str(folder), "steps": archive.steps, "ranks": everybody}
+    info[UNREAD] = dict(archive.ceiling.left_out)
     return lazy_view(info, names, archive.state, seen, archive.steps, finished=status != RUNNING)
 
 
@@ -93,7 +95,7 @@ def read_histograms(path: str | os.PathLike[str], signal: str, rank: int = 0, mo
     """A signal's histograms, at most `most` evenly chosen ones of each set of columns, the last among them."""
     folder = find_run(Path(path))
     groups: dict[tuple[tuple[str, ...], int], list[tuple[np.ndarray, np.ndarray]]] = {}
-    sessions = open_sessions(folder, rank)
+    sessions = open_sessions(folder, rank, Ceiling())
     for session, offset in zip(sessions, _offsets(sessions), strict=True):
         for file in session.histograms:
             if file.meta["signal"] != signal:
@@ -120,7 +122,8 @@ class Archive:
         self._open()
 
     def _open(self) -> None:
-        self._sessions = open_sessions(self._folder, self._rank)
+        self.ceiling = Ceiling()
+        self._sessions = open_sessions(self._folder, self._rank, self.ceiling)
         self._offsets = _offsets(self._sessions)
         ends = [s.last_step + o for s, o in zip(self._sessions, self._offsets, strict=True)]
         self.steps = max(ends, default=-1) + 1
@@ -131,7 +134,7 @@ class Archive:
     def facts(self) -> FactLog:
         log = FactLog()
         for session, offset in zip(self._sessions, self._offsets, strict=True):
-            session.read_facts(log, offset)
+            session.read_facts(log, offset, self.ceiling)
         return log
 
     def state(self, name: Name) -> State | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from torchdoctor.store import format as fmt
 from torchdoctor.store.blocks import Block
+from torchdoctor.store.ceiling import Ceiling
 from torchdoctor.store.digest import Digest, Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.intake import Portion, interleave
@@ -20,7 +21,6 @@ from torchdoctor.store.ledger import KEEP_FIRST, KEEP_LAST, FactLog, read_facts
 from torchdoctor.store.names import DIGEST, FACTS, HISTOGRAMS, LEDGER, SCALARS, SERIES, STATS, FileName
 from torchdoctor.store.streams import Stream, map_file, numbers, read_batches, scan, vectors
 
-MAX_FILES = 100_000
 MAX_SERIES = 100_000
 CHUNK_ROWS = 4096
 """Rows put together from small batches before they are merged: numpy's cost is by the call."""
@@ -173,17 +173,18 @@ class Session:
                 groups.setdefault((tuple(file.meta["columns"]), signals), []).append(file)
         return [_portions(files, columns, 2 + signals.index(signal)) for (columns, signals), files in groups.items()]
 
-    def read_facts(self, log: FactLog, offset: int) -> None:
+    def read_facts(self, log: FactLog, offset: int, ceiling: Ceiling) -> None:
         cut = 0
         for name in reversed([n for n in self._names if n.table == LEDGER]):
             file = SegmentFile.open(self._folder / str(name))
             if file is not None and _is_facts(file) and file.stream.closed:
                 cut = name.number
                 log.limit(*(_bounded(file.meta.get(k), n) for k, n in (("first", KEEP_FIRST), ("last", KEEP_LAST))))
-                self._add_facts(file, log, offset)
+                if ceiling.admits_facts(file.size):
+                    self._add_facts(file, log, offset)
                 break
         for file in self._files(FACTS, cut):
-            if _is_facts(file):
+            if _is_facts(file) and ceiling.admits_facts(file.size):
                 self._add_facts(file, log, offset)
 
     def _add_facts(self, file: SegmentFile, log: FactLog, offset: int) -> None:
@@ -194,10 +195,10 @@ class Session:
                     log.add(replace(entry, step=entry.step + offset))
 
 
-def open_sessions(folder: Path, rank: int) -> list[Session]:
+def open_sessions(folder: Path, rank: int, ceiling: Ceiling) -> list[Session]:
     """The sessions of a rank in order. Looks again if files change places meanwhile."""
     for _ in range(5):
-        names = _list(folder, rank)
+        names = _list(folder, rank, ceiling)
         by_session: dict[tuple[int, int], list[FileName]] = {}
         for name in names:
             by_session.setdefault((name.session, name.pid), []).append(name)
@@ -205,19 +206,29 @@ def open_sessions(folder: Path, rank: int) -> list[Session]:
             sessions = [Session(folder, members) for _, members in sorted(by_session.items())]
         except MovedError:
             continue
-        if {n for n in _list(folder, rank) if n.table == DIGEST} <= names:
+        if {n for n in _list(folder, rank, Ceiling()) if n.table == DIGEST} <= names:
             return sessions
     return []
 
 
-def _list(folder: Path, rank: int) -> set[FileName]:
-    found = set()
+def _list(folder: Path, rank: int, ceiling: Ceiling) -> set[FileName]:
+    """Files without a byte hold nothing yet."""
+    found = []
     with os.scandir(folder) as entries:
-        for _, entry in zip(range(MAX_FILES), entries, strict=False):
+        for number, entry in enumerate(entries):
+            if not ceiling.admits_listed(number):
+                break
             name = FileName.parse(entry.name)
-            if name is not None and name.rank == rank and entry.is_file(follow_symlinks=False):
-                found.add(name)
-    return found
+            if name is not None and name.rank == rank and _has_bytes(entry):
+                found.append(name)
+    return set(sorted(found)[: ceiling.cut_files(len(found))])
+
+
+def _has_bytes(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_size > 0
+    except OSError:  # gone meanwhile
+        return False
 
 
 def _portions(files: Sequence[SegmentFile], columns: tuple[str, ...], at: int) -> Iterator[Portion]:
