@@ -72,7 +72,9 @@ class LayerProbe:
         """Samples under each batch normalisation in train mode, and how far its mean strays."""
         rows: dict[str, Tensor] = {}
         for node in graph.nodes:
-            if node.name().startswith(BATCH_NORMS) and getattr(node, "_saved_training", True):
+            if not node.name().startswith(BATCH_NORMS) or is_instance_norm(node):
+                continue
+            if getattr(node, "_saved_training", True):
                 values = _norm_values(node)
                 if values is not None:
                     rows.setdefault(self._norm_name(node, len(rows)), values)
@@ -94,6 +96,18 @@ class LayerProbe:
                 if name:
                     return name.rpartition(".")[0] or name
         return f"batch_norm #{count + 1}"
+
+
+def is_instance_norm(node: Any) -> bool:
+    """Return whether a batch norm operator normalises each sample alone.
+
+    torch runs instance normalisation as batch norm over a view of shape (1, N * C, ...), with its weight repeated N
+    times; batch norm proper is given the parameter itself.
+    """
+    source, *others = (child.name() if child is not None else "" for child, _ in node.next_functions)
+    inputs = saved(node, "input")
+    viewed = source.startswith(("View", "UnsafeView", "Reshape", "Alias", "Clone"))
+    return inputs is not None and inputs.shape[0] == 1 and viewed and ACCUMULATE not in others
 
 
 def _describe(node: Any, weight: Tensor, name: str) -> dict[str, Any]:

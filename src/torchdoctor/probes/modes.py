@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import ModesFact
 from torchdoctor.probes.context import Context
+from torchdoctor.probes.regularizers import dropout_share
 
 NAMES_KEPT = 64
 STATES_KEPT = 64
@@ -45,13 +45,10 @@ class ModesProbe:
         if known is None or known[0]() is not model:
             found: list[tuple[str, Any, bool]] = []
             for name, module in model.named_modules():
-                if isinstance(module, _DropoutNd):
-                    if module.p > 0:
-                        found.append((name, weakref.ref(module), True))
+                if dropout_share(module) > 0:
+                    found.append((name, weakref.ref(module), True))
                 elif isinstance(module, (_BatchNorm, _InstanceNorm)) and module.track_running_stats:
                     found.append((name, weakref.ref(module), False))
-                elif isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) and module.dropout > 0:
-                    found.append((name, weakref.ref(module), True))
             known = self._sensitive[id(model)] = (weakref.ref(model), found)
         return known[1]
 

@@ -58,7 +58,8 @@ class PrecisionProbe:
             self._switched_off = True
 
     def scaled(self, enabled: bool) -> None:
-        self._scaler, self._scaling = True, enabled
+        """A scaler was given a loss; one that is switched off asks for nothing."""
+        self._scaler, self._scaling = self._scaler or enabled, enabled
 
     @contained("precision: look")
     def look(self, loss: Tensor, graph: Graph | None) -> None:

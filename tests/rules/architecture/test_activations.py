@@ -55,7 +55,11 @@ class TestDead:
         dead = np.linspace(0.05, 0.95, STEPS).clip(max=0.8)
         assert all(f.severity is Severity.INFO for f in found(relus({"relu1": dead}, loss=FALLING), DEAD))
 
-    @pytest.mark.parametrize(("share", "units"), [(0.3, 128), (0.5, 128), (0.62, 128), (0.8, 16), (0.95, 8), (1.0, 4)])
+    @pytest.mark.parametrize("units", [2, 4, 8])
+    def test_a_narrow_layer_that_passes_nothing(self, units: int) -> None:
+        assert found(relus({"relu1": 1.0}, units=units), DEAD)
+
+    @pytest.mark.parametrize(("share", "units"), [(0.3, 128), (0.5, 128), (0.62, 128), (0.8, 16), (0.95, 8)])
     def test_what_chance_may_do_in_a_layer_of_that_width(self, share: float, units: int) -> None:
         assert not found(relus({"relu1": share}, units=units), DEAD)
 

@@ -50,7 +50,12 @@ def test_a_regression_target_that_is_not_read_off_early_may_be_a_forecast() -> N
 
 
 def test_weak_features_rule_it_out() -> None:
-    assert [type(s) for s in detect(record([0.6, 0.4]).build(), NAME)] == [RuledOut]
+    assert [type(s) for s in detect(record([0.4, 0.3]).build(), NAME)] == [RuledOut]
+
+
+def test_a_feature_that_tells_much_is_neither_found_nor_ruled_out() -> None:
+    """The share of variance that lies between two classes is at most 0.75 for evenly spread values."""
+    assert not detect(record([0.7, 0.3]).build(), NAME)
 
 
 @pytest.mark.parametrize(("end", "severity"), [(0.1, Severity.WARNING), (2.2, Severity.INFO)], ids=["used", "stuck"])

@@ -46,6 +46,13 @@ def test_where_weights_move_as_usual_it_is_an_info(optimizer: str, ratio: float 
     assert [f.severity for f in found] == [Severity.INFO]
 
 
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("end", [2.2, 0.2])
+def test_published_thresholds_with_adam_are_at_most_an_info(threshold: float, end: float) -> None:
+    run = clipped(40.0 * threshold, threshold, "AdamW", 1e-6).scalar(LOSS_TRAIN, np.linspace(4.3, end, 200))
+    assert [f.severity for f in findings(run.build(), NAME)] == [Severity.INFO]
+
+
 def test_adam_whose_weights_hardly_move_is_warned() -> None:
     assert findings(clipped(1.0, 1e-7, "Adam", 1e-6).build(), NAME)[0].severity is Severity.WARNING
 

@@ -53,6 +53,17 @@ def test_decay_as_strong_as_the_gradient() -> None:
     assert found.fix.code == "for group in optimizer.param_groups: group['weight_decay'] = 0.0005"
 
 
+@pytest.mark.parametrize(("kind", "decay"), [("SGD", 5e-4), ("AdamW", 0.01), ("Adam", 1e-4)])
+def test_a_usual_decay_beside_a_gradient_that_has_faded_is_not_to_blame(kind: str, decay: float) -> None:
+    faded = trained(1.6, kind, decay=decay).scalar(GRADIENT_GLOBAL_L2, 1e-6)
+    assert findings(faded.matrix(UPDATE_RATIO, {"a.weight": 1e-7}, steps=range(0, STEPS, 10)).build(), NAME) == []
+
+
+def test_the_proposed_decay_is_lower_than_the_one_in_use() -> None:
+    (found,) = findings(trained(1.6, "AdamW", decay=0.02).matrix(UPDATE_RATIO, {"a.weight": 1e-5}).build(), NAME)
+    assert "from 0.02 to about 0.002" in found.fix.text
+
+
 def test_decoupled_decay_is_measured_against_the_update() -> None:
     assert len(findings(trained(1.6, "AdamW", decay=0.5).build(), NAME)) == 1
     assert findings(trained(1.6, "AdamW", decay=0.01).build(), NAME) == []

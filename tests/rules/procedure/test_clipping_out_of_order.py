@@ -50,5 +50,14 @@ def test_clipping_before_unscaling() -> None:
     assert not findings(clipped(wrong).scalar(signals.SCALE, 1.0).build(), NAME)
 
 
+def test_a_threshold_of_infinity_measures_and_does_not_clip() -> None:
+    measured = RunBuilder(60).optimizer("SGD", lr=0.1).fact(OrderFact("0", RIGHT)).scalar(signals.CLIP_NORM, 3.0)
+    assert not measured.fact(ClipFact("norm", np.inf, 2.0, 4)).detect(NAME)
+
+
+def test_order_of_calls_without_a_clip_rules_nothing_out() -> None:
+    assert not clipped(["zero_grad", "forward", "backward", "step"]).detect(NAME)
+
+
 def test_two_optimizers_in_turn_are_left_alone() -> None:
     assert not findings(clipped(LATE, late=True).optimizer("SGD", key="1", lr=0.1).build(), NAME)

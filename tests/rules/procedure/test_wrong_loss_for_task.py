@@ -70,5 +70,16 @@ def test_one_hot_rows_but_not_several_labels(function: str) -> None:
     assert not findings(run(0.2 + 0.01 * np.sin(np.arange(50))), NAME)
 
 
+def test_one_sigmoid_for_each_exclusive_class_is_a_choice_where_training_works() -> None:
+    target = {"target_low": 0, "target_high": 1, "target_integral": True}
+    run = called("binary_cross_entropy_with_logits", [32, 5], [32, 5], **target)
+    run = run.scalar(signals.TARGET_MEAN, 0.2, key="train")
+    assert (
+        findings(run.scalar(signals.LOSS_TRAIN, np.linspace(0.7, 0.1, 50)).build(), NAME)[0].severity is Severity.INFO
+    )
+    stuck = run.scalar(signals.LOSS_TRAIN, np.full(50, 0.5)).build()
+    assert findings(stuck, NAME)[0].severity is Severity.WARNING
+
+
 def test_a_least_squares_gan_is_left_alone() -> None:
     assert not findings(numbers(1, 0.5, 0.5).optimizer("Adam", key="1", lr=0.1).build(), NAME)

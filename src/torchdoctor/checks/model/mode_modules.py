@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from torchdoctor.attach.registry import clean
@@ -17,6 +16,7 @@ from torchdoctor.checks.check import Outcome, failed
 from torchdoctor.checks.cost.run_plan import updates_of
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.tables import listed
+from torchdoctor.probes.regularizers import dropout_share
 
 NEARLY_ALL = 0.9
 """Share that dropout takes away, from which on it is more likely the one that was to be kept. Srivastava et al. (2014)
@@ -96,9 +96,7 @@ class StepModes:
 def sensitive_of(model: nn.Module) -> list[Sensitive]:
     found = []
     for name, module in model.named_modules():
-        several = isinstance(module, nn.RNNBase) and module.num_layers > 1
-        within = (several or isinstance(module, nn.MultiheadAttention)) and module.dropout > 0
-        if (isinstance(module, _DropoutNd) and module.p > 0) or within:
+        if dropout_share(module) > 0:
             found.append(Sensitive(clean(name), module, True))
         elif isinstance(module, _BatchNorm | _InstanceNorm) and module.track_running_stats:
             found.append(Sensitive(clean(name), module, False))
@@ -106,9 +104,9 @@ def sensitive_of(model: nn.Module) -> list[Sensitive]:
 
 
 def judge_settings(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
-    drops = [m for m in modules if m.drops and _share(m.module) >= NEARLY_ALL]
+    drops = [m for m in modules if m.drops and dropout_share(m.module) >= NEARLY_ALL]
     if drops:
-        share = max(_share(m.module) for m in drops)
+        share = max(dropout_share(m.module) for m in drops)
         return failed(
             f"dropout takes away {share:.0%} of what goes through {listed(list(map(str, drops)), 3)}",
             "over-regularized",
@@ -118,10 +116,6 @@ def judge_settings(bench: Bench, modules: list[Sensitive]) -> Outcome | None:
         )
     norms = [m for m in modules if not m.drops and m.module.training and not m.is_frozen]
     return _momentum(bench, norms) or _epsilon(bench.model)
-
-
-def _share(module: Any) -> float:
-    return float(getattr(module, "p", None) or getattr(module, "dropout", 0.0) or 0.0)
 
 
 def _momentum(bench: Bench, norms: list[Sensitive]) -> Outcome | None:

@@ -128,8 +128,9 @@ def dead_layer(run: Run, name: str, trace: Trace) -> Layer | None:
     module = run.modules.get(name)
     units = module.units if module and module.units else 0
     bar = max(LEAST, CHANCE + SIGMAS * math.sqrt(CHANCE * (1 - CHANCE) / units)) if units else 0.9
+    bar = min(bar, 1.0)  # of few units all have to be silent: then the layer passes nothing, which is no chance
     late = values[len(values) // 2 :]
-    if bar > 1 or not np.all(late >= bar):
+    if not np.all(late >= bar):
         return None
     below = np.flatnonzero(values < bar)
     onset = int(steps[below[-1] + 1]) if len(below) else int(steps[0])

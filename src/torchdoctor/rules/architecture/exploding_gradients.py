@@ -58,7 +58,15 @@ from torchdoctor.rules.loss_curve import broken_at, loss_curve
 from torchdoctor.rules.places import call_places, receiver
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACTIVATION, CLIP_NORM, GRADIENT_GLOBAL_L2, GRADIENT_L2, UPDATE_RATIO, WEIGHT_L2
+from torchdoctor.signals import (
+    ACTIVATION,
+    CLIP_NORM,
+    CLIP_THRESHOLD,
+    GRADIENT_GLOBAL_L2,
+    GRADIENT_L2,
+    UPDATE_RATIO,
+    WEIGHT_L2,
+)
 
 RULE = Rule(
     code="A002",
@@ -230,7 +238,7 @@ def _loose(run: Run) -> tuple[Layer, ...]:
 def sensitivity(run: Run, recurrent: tuple[Layer, ...]) -> tuple[Layer, float] | None:
     """The recurrent matrix whose change moves the loss most at the first look, where nothing clips."""
     gradients, weights, loss = run.matrix(GRADIENT_L2).first(1), run.matrix(WEIGHT_L2).first(1), loss_curve(run)
-    if not len(gradients) or not len(weights) or loss is None or not len(loss.curve) or run.has(CLIP_NORM):
+    if not len(gradients) or not len(weights) or loss is None or not len(loss.curve) or clips_by_norm(run):
         return None
     start = abs(float(loss.curve.values[0]))
     both = [layer for layer in recurrent if layer.name in gradients.columns and layer.name in weights.columns]
@@ -261,6 +269,12 @@ def _standstill(run: Run, layer: Layer) -> str | None:
     return None
 
 
+def clips_by_norm(run: Run) -> bool:
+    """Return whether gradients are cut at a finite norm: a threshold of infinity only measures it."""
+    thresholds = [run.scalar(CLIP_THRESHOLD, key).values for key in run.keys(CLIP_THRESHOLD)]
+    return any(np.isfinite(values).any() for values in thresholds) if thresholds else run.has(CLIP_NORM)
+
+
 def _norms(run: Run) -> curves.Curve:
     """Norm before clipping where it is known, else of the gradient as applied."""
     keys = run.keys(GRADIENT_GLOBAL_L2)
@@ -274,7 +288,7 @@ def _norms(run: Run) -> curves.Curve:
 
 def _jump(run: Run) -> Jump | None:
     """The first look whose norm stands far above all history and was applied unclipped."""
-    if run.has(CLIP_NORM):
+    if clips_by_norm(run):
         return None
     norms = _norms(run)
     values = norms.values

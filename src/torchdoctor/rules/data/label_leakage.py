@@ -103,6 +103,8 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     limit = _limit(fact) if classes else REGRESSION_TOLD
     leaks = [(i, told) for i, told in zip(fact.features, fact.told, strict=True) if told >= limit]
     if not leaks:
+        if fact.told[0] >= NEXT_APART:
+            return
         text = f"no single input feature tells the target: the best explains {fact.told[0]:.0%}"
         yield RuledOut(RULE.name, text, LeakageFact.kind, fact.told[0])
         return

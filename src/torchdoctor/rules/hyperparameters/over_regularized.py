@@ -162,7 +162,10 @@ def _decay(run: Run) -> Cause | None:
         share = rate * decay / usual if usual > 0 else None
     if share is None or share < DECAY_SHARE:
         return None
-    lower = 5e-4 if optimizer.type == "SGD" else 0.01 if optimizer.type == "AdamW" else 1e-4
+    usual_decay = 5e-4 if optimizer.type == "SGD" else 0.01 if optimizer.type == "AdamW" else 1e-4
+    if decay <= usual_decay:
+        return None  # the gradient has faded, and no decay in common use is to blame
+    lower = min(usual_decay, decay / 10)
     return Cause(
         f"weight decay {figure(decay)} pulls at the weights with {share:.2g} times the force of the gradient",
         WEIGHT_DECAY.name,

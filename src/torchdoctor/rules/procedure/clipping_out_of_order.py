@@ -33,6 +33,7 @@ Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural net
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -84,7 +85,9 @@ class Reason:
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
     orders = [f.calls for f in run.facts(OrderFact) if not f.closure and "backward" in f.calls]
-    clips = run.facts(ClipFact)
+    clips = [f for f in run.facts(ClipFact) if math.isfinite(f.threshold)]  # at infinity it measures the norm
+    if not clips:
+        return
     reason = _before_unscaling(run, orders) or _nothing_clipped(run) or _useless(run, orders, clips)
     if reason is not None:
         yield _finding(run, clips, reason)

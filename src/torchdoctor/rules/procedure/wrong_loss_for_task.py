@@ -43,6 +43,7 @@ import numpy as np
 from torchdoctor.facts import TRAIN, GraphFact, LossCallFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules import baseline
+from torchdoctor.rules.loss_curve import loss_curve
 from torchdoctor.rules.loss_graph import LossGraph
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
@@ -85,6 +86,8 @@ ROUNDING = 1e-3
 MOST_CLASSES = 100
 EVEN = 0.1
 """Mean and standard deviation of class numbers within a tenth of those of classes that are equally frequent."""
+LEARNS = 0.3
+"""Share of the first loss that a training must have lost for its loss function to count as a choice."""
 ONE_HOT = 1e-5
 """The mean of one-hot rows is 1/C up to the rounding of single precision."""
 LEAST_LOOKS = 2
@@ -235,7 +238,7 @@ def _binary(run: Run, call: LossCallFact) -> Misuse | None:
             "Every row of the targets marks exactly one class, so the classes exclude each other; the binary loss "
             "decides on each alone and lets none or several of them be likely.",
             Fix("Use cross_entropy with class indices.", "loss = F.cross_entropy(logits, target.argmax(dim=1))"),
-            Severity.WARNING,
+            Severity.INFO if _learns(run) else Severity.WARNING,  # one sigmoid a class is published practice, too
             0.8,
             1.0,
             1.0,
@@ -253,6 +256,11 @@ def _binary(run: Run, call: LossCallFact) -> Misuse | None:
             0.9,
         )
     return None
+
+
+def _learns(run: Run) -> bool:
+    loss = loss_curve(run)
+    return loss is not None and not loss.stuck and loss.fell >= LEARNS
 
 
 def _quantity(run: Run, call: LossCallFact) -> Misuse | None:
