@@ -204,7 +204,7 @@ def test_a_signal_to_a_command_reaches_the_training_and_the_verdict_is_told(
     process.stdout.readline()
     process.send_signal(number)
     _, told = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
+    assert process.returncode == -number
     assert f"It is {FAULT}" in told
 
 

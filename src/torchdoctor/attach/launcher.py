@@ -36,10 +36,11 @@ def launch(target: Target, options: Options | None) -> Ending:
         raise ScriptError(f"cannot start {target.what!r}: {error.strerror or error}") from error
     with _signals_go_to(process):
         code = process.wait()
+    killed_by = -code if code < 0 else None
     if code in (-signal.SIGINT, INTERRUPTED_STATUS):
-        return Ending(INTERRUPTED_STATUS, INTERRUPTED)
+        return Ending(INTERRUPTED_STATUS, INTERRUPTED, signal=killed_by)
     status = code if code >= 0 else SIGNAL_STATUS - code
-    return Ending(status, FINISHED if status == 0 else CRASHED)
+    return Ending(status, FINISHED if status == 0 else CRASHED, signal=killed_by)
 
 
 @contextlib.contextmanager

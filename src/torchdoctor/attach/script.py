@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import functools
 import linecache
 import os
@@ -58,6 +59,8 @@ class Ending:
     stopped: str | None = None
     exception: dict[str, Any] | None = None
     """of a crash: type, message, and file and line of the user's innermost frame"""
+    signal: int | None = None
+    """that killed a command"""
 
 
 Program = Callable[[], Any]
@@ -288,10 +291,22 @@ class _Interruption:
         self.happened = False
 
     def die(self, pid: int) -> None:
-        if not self.happened or os.getpid() != pid:
-            return
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
+        if self.happened:
+            die_by(signal.SIGINT, pid)
+
+
+def die_by(number: int, pid: int) -> None:
+    """End this process by a signal, so that whoever waits for it sees that; nothing in any other process than `pid`."""
+    if os.getpid() != pid:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(pid, signal.SIGINT)
+    with contextlib.suppress(OSError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.kill(pid, number)

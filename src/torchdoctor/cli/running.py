@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shlex
@@ -18,7 +19,7 @@ from torchdoctor.attach.children import follow, watch_for_exec
 from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import speaks, taken_places
-from torchdoctor.attach.script import CRASHED, FINISHED, Around, Ending, around
+from torchdoctor.attach.script import CRASHED, FINISHED, Around, Ending, around, die_by
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say, standard_error
 from torchdoctor.cli.observing import observed
@@ -104,6 +105,8 @@ def _run(request: Request, options: Options | None, attachment: Attachment | Non
     error = yield lambda: box.append(launch(request.target, options))
     if error is not None:
         raise error
+    if box[0].signal is not None:
+        atexit.register(die_by, box[0].signal, os.getpid())
     return box[0]
 
 
