@@ -20,6 +20,7 @@ from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.inventory import Inventory, describe_code, plain
 from torchdoctor.attach.options import EXCEPTION, NONFINITE, SPIKE
 from torchdoctor.attach.past import Past
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes.memory import memory_left
 from torchdoctor.store.captures import CAPTURES, REASON, CaptureName, has_place, write_capture
 
@@ -131,6 +132,7 @@ class Capturing:
         try:
             import safetensors.torch  # noqa: F401 - in this thread, since another may fork while it is imported
         except Exception as error:
+            let_through(error)
             self._refuse(reason, step, f"safetensors cannot be imported ({error}); pip install safetensors")
             return False
         return True

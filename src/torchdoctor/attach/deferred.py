@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torchdoctor.interruptions import let_through
+
 log = logging.getLogger("torchdoctor")
 
 QUEUE_LENGTH = 256
@@ -64,7 +66,8 @@ class Deferred:
         memory that is freed in a forked process (a loader's worker) ends that process."""
         try:
             callback(_as_numpy(host).copy())
-        except Exception:
+        except Exception as error:
+            let_through(error)
             self.dropped += 1
             log.debug("torchdoctor: a reading could not be used", exc_info=True)
 

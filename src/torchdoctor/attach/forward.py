@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchdoctor import stats
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.loop import Pass
@@ -153,7 +154,7 @@ class ForwardWatch:
         if grad and session.registry.is_unknown(model):
             session.discover([])
         name = session.registry.module_names.get(id(model)) or type(model).__name__
-        tensors = input_tensors(args, {})
+        tensors = [t for t in input_tensors(args, {}) if not stats.has_own_dispatch(t)]
         self._mark_feeding(tensors)
         if grad:
             self._note_teachers(model, tensors)
@@ -241,7 +242,8 @@ class ForwardWatch:
         self._pop(module)
         session = self.session
         if kwargs and not self._stack and self._pass is not None and "inputs" not in self._pass.data:
-            self._look_at_inputs(self._pass, input_tensors((), kwargs))
+            tensors = [t for t in input_tensors((), kwargs) if not stats.has_own_dispatch(t)]
+            self._look_at_inputs(self._pass, tensors)
         if self._looking and self._pass is not None and not module._modules:
             start = perf_counter()
             name = session.registry.module_names.get(id(module))
@@ -261,7 +263,7 @@ class ForwardWatch:
         seen, self._pass = self._pass, None
         self._looking = False
         tensor = first_tensor(output)
-        if tensor is None or seen is None:
+        if tensor is None or seen is None or stats.has_own_dispatch(tensor):
             return
         self._outputs = [*self._outputs[1 - OUTPUTS_KEPT :], (weakref.ref(tensor), seen)]
         if not seen.grad and not self.session.loop.in_validation:

@@ -1,8 +1,9 @@
 """The one guard: every function of ours that runs inside the user's loop is a site registered here.
 
-A site that raises is logged once and switched off after three failures; the user's loop never sees it. While a
-site runs, the others are quiet (our own tensor operations must not be measured), and its time is counted.
-`StopTraining` alone passes through: the user asked for it by name.
+A site that raises is logged once and switched off after three failures; the user's loop never sees it. While a site
+runs, the other sites are off (operations of ours must not be measured), the script's modes and profilers see nothing
+of it (isolation.py), and its time is counted. Two kinds of exception pass through: `StopTraining`, which the user asked
+for, and what a signal handler or another thread raised (interruptions.py), which is the script's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from threading import get_ident
 from time import perf_counter
 from typing import Any, TypeVar
 
+from torchdoctor.attach.isolation import is_traced, run_isolated, skip_compilation
 from torchdoctor.errors import StopTraining
+from torchdoctor.interruptions import let_through
 
 log = logging.getLogger("torchdoctor")
 C = TypeVar("C", bound=Callable[..., Any])
@@ -87,21 +90,25 @@ def guarded(name: str) -> Callable[[C], C]:
                 return None
             if STATE.capturing is not None and STATE.capturing():
                 return None
-            STATE.inside = True
-            STATE.entered = perf_counter()
-            try:
-                return site.function(*args, **kwargs)
+            if is_traced():
+                return None
+            try:  # an exception from outside may come after any call, so `inside` is put back first
+                STATE.inside = True
+                STATE.entered = perf_counter()
+                return run_isolated(site.function, args, kwargs)
             except StopTraining:
                 raise
             except RecursionError:  # the script itself is this deep: no fault of the site
                 return None
             except Exception as error:
+                let_through(error)
                 site.failed(error)
                 return None
             finally:
-                STATE.own_seconds += perf_counter() - STATE.entered
                 STATE.inside = False
+                STATE.own_seconds += perf_counter() - STATE.entered
 
+        skip_compilation(call.__code__, with_callees=True)
         call.__torchdoctor_site__ = site  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
@@ -125,6 +132,7 @@ def contained(name: str) -> Callable[[C], C]:
             except RecursionError:  # the script itself is this deep: no fault of the site
                 return None
             except Exception as error:
+                let_through(error)
                 site.failed(error)
                 return None
 

@@ -62,7 +62,7 @@ class HandlingSites:
             wrap(torch.nn.init, name, before=self.initialising)
         precision = self.session.precision
         wrap(torch.amp.autocast_mode.autocast, "__init__", after=self.autocast_made, gate=precision.gate)
-        wrap(torch.amp.autocast_mode.autocast, "__enter__", after=self.autocast_entered, gate=precision.gate)
+        wrap(torch.amp.autocast_mode.autocast, "__enter__", before=self.autocast_entered, gate=precision.gate)
         wrap(torch.amp.GradScaler, "scale", after=self.loss_scaled, gate=precision.gate)
         for name in WAITING_CALLS if torch.cuda.is_available() else ():
             wrap(Tensor, name, after=self.waiting_site(name), gate=self.session.synchronisations.gate)
@@ -143,7 +143,7 @@ class HandlingSites:
         self._made[args[0]] = (str(device), bool(enabled))
 
     @guarded("autocast entered")
-    def autocast_entered(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
+    def autocast_entered(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         block = args[0]
         device, enabled = self._made.get(block) or (block.device, bool(block._enabled))
         if torch.is_grad_enabled():

@@ -19,8 +19,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.forward import ForwardWatch
-from torchdoctor.attach.guard import is_guarded
+from torchdoctor.attach.guard import guarded, is_guarded
 from torchdoctor.attach.handling import HandlingSites
+from torchdoctor.attach.isolation import skip_compilation
 from torchdoctor.attach.loaders import LoaderSites
 from torchdoctor.attach.loggers import LoggerSites
 from torchdoctor.attach.loss_sites import LossSites
@@ -30,6 +31,8 @@ from torchdoctor.attach.printing import PrintSites
 from torchdoctor.attach.session import Session
 from torchdoctor.attach.sites import Sites
 from torchdoctor.probes.loss_calls import FUNCTIONS
+
+_is_compiling = torch.compiler.is_compiling
 
 
 class Installation:
@@ -70,7 +73,7 @@ class Installation:
         wrap(torch.nn.Module, "load_state_dict", after=sites.state_loaded)
         wrap(torch, "compile", before=sites.compiling)
         for context in (torch.no_grad, torch.inference_mode):
-            wrap(context, "__enter__", after=sites.grad_switched_off)
+            wrap(context, "__enter__", before=sites.grad_switched_off)
             wrap(context, "__exit__", after=sites.grad_switched_back)
         wrap(DataLoader, "__iter__", after=loaders.loader_iterated)
         wrap(
@@ -119,7 +122,14 @@ class Installation:
         """A global hook. One of each kind: a forked child takes it out while torch goes through them."""
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
-        self._handles.append(register(handler))
+
+        @functools.wraps(handler)
+        def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if not _is_compiling():
+                handler(optimizer, args, kwargs)
+
+        skip_compilation(hook.__code__)
+        self._handles.append(register(hook))
 
     def remove(self) -> None:
         self.patches.remove()
@@ -132,7 +142,7 @@ class Installation:
 def _when_not_counted(handler: Any, session: Session) -> Any:
     """Steps that are only counted go by, if their gradients are finite. A closure is told in any case: it makes the
     step an unusual one."""
-    steady, is_broken = session.steady, session.hunt.is_broken
+    steady, is_broken = session.steady, guarded("watched gradient")(session.hunt.is_broken)
 
     @functools.wraps(handler)
     def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

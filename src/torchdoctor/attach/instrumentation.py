@@ -21,6 +21,8 @@ from typing import Any, Protocol
 
 import torch
 
+from torchdoctor.attach.isolation import skip_compilation
+
 IS_COMPILING = "__torchdoctor_is_compiling__"
 LINES_AFTER_CODE = 40
 """Lines of a definition below the last one that has code: closing brackets, comments."""
@@ -124,6 +126,7 @@ def _begin_all(begins: list[Begin]) -> Begin:
         calls = [call for one in order if (call := one(args, kwargs)) is not None]
         return _Calls(calls) if calls else None
 
+    skip_compilation(begin.__code__, with_callees=True)
     return begin
 
 
@@ -140,6 +143,10 @@ class _Calls:
     def failed(self) -> bool:
         passed_over = [call.failed() for call in reversed(self._calls)]
         return any(passed_over)
+
+
+for _report in (_Calls.ended, _Calls.failed):
+    skip_compilation(_report.__code__, with_callees=True)
 
 
 def _instrument(function: FunctionType) -> Instrumentation | None:

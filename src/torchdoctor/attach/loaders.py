@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
+from torchdoctor import stats
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.session import Session
@@ -50,7 +51,7 @@ class LoaderSites:
             session.loaders[name] = _describe_loader(name, loader)
             session.splits.loader(name, loader)
         self.forget_calls()
-        session.batch = batch_tensors(batch)
+        session.batch = [t for t in batch_tensors(batch) if not stats.has_own_dispatch(t)]
         walk = self._walks.get(args[0], id(args[0]))
         session.loop.fetch(walk, name)
         session.turn()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchdoctor import stats
 from torchdoctor.attach.allowance import Allowance
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.loop import Pass
@@ -44,7 +45,7 @@ class LossSites:
                 session.loop.begin()
                 session.turn()
             target = args[1] if len(args) > 1 else kwargs.get("target")
-            if grad and isinstance(target, Tensor):
+            if grad and isinstance(target, Tensor) and not stats.has_own_dispatch(target):
                 session.targets = [target]
             if grad and BATCH not in session.context.looks and session.loop.backwards:
                 session.loop.loss(True)

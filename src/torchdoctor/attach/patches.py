@@ -17,6 +17,7 @@ import torch
 
 from torchdoctor.attach.guard import STATE, is_guarded
 from torchdoctor.attach.instrumentation import Begin, Call, Instrumentation, instrument
+from torchdoctor.attach.isolation import skip_compilation
 
 _is_compiling = torch.compiler.is_compiling
 _is_grad_enabled = torch.is_grad_enabled
@@ -143,6 +144,7 @@ class Patches:
                 return None
             return _WatchedCall(token, args, kwargs, after, failed)
 
+        skip_compilation(begin.__code__, with_callees=True)
         return begin
 
     def switch(
@@ -217,6 +219,10 @@ class _WatchedCall:
             return False
 
 
+for _report in (_WatchedCall.ended, _WatchedCall.failed):
+    skip_compilation(_report.__code__, with_callees=True)
+
+
 def _make_wrapper(original: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -236,6 +242,7 @@ def _make_wrapper(original: Callable[..., Any], begin: Begin) -> Callable[..., A
         return result
 
     wrapper.__code__ = wrapper.__code__.replace(co_filename=SKIPPED_BY_WARNINGS)
+    skip_compilation(wrapper.__code__)
     wrapper.__torchdoctor_original__ = original  # type: ignore[attr-defined]
     return wrapper
 

@@ -30,6 +30,7 @@ from torchdoctor.attach.ranks import is_together
 from torchdoctor.attach.snapshots import Buffers, Cadence, Snapshot, broken, gather, holds_nan, is_sound
 from torchdoctor.errors import HALTED, TrainingHalted
 from torchdoctor.facts import RemedyFact
+from torchdoctor.interruptions import let_through
 from torchdoctor.stats.support import Quiet
 
 if TYPE_CHECKING:
@@ -202,7 +203,8 @@ class Remedy:
         try:
             verdict = self._session.findings_so_far()
             finding = verdict.findings[0] if verdict is not None and verdict.findings else None
-        except Exception:
+        except Exception as error:
+            let_through(error)
             log.debug("torchdoctor: no verdict for the halt", exc_info=True)
             return said
         if finding is None:

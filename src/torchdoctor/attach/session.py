@@ -45,6 +45,7 @@ from torchdoctor.facts import (
     ModelFact,
 )
 from torchdoctor.findings import Verdict
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes import forking, memory, regularizers
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import layer_inputs, saved_inputs, saved_targets
@@ -196,6 +197,7 @@ class Session(Probes):
         try:
             self.record.start(self)
         except Exception as error:
+            let_through(error)
             known = isinstance(error, TorchdoctorError)
             self.failure = str(error) if known else f"{type(error).__name__}: {error}"
             log.warning("torchdoctor: this run is not recorded: %s; training goes on without torchdoctor", self.failure)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from torchdoctor import stats
 from torchdoctor.attach import guard
 from torchdoctor.attach.clearing import ClearingCheck
 from torchdoctor.attach.guard import guarded
@@ -75,9 +76,11 @@ class Sites:
 
     @guarded("backward begins")
     def backward_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        self._backward_depth += 1
-        if self._backward_depth > 1 or is_inside_backward():
+        if is_inside_backward():
+            self._backward_depth += 1
             return False
+        self._forget_unended()
+        self._backward_depth = 1
         session = self.session
         session.steady.leave()
         if guard.STATE.thread is None:
@@ -92,8 +95,10 @@ class Sites:
             session.device.end(FORWARD)
         session.clock.backward_begins(guard.STATE.own_seconds)
         session.remedy.backward_begins()
-        if loss is not None:
+        if loss is not None and not stats.has_own_dispatch(loss):
             self._look_at_root(loss)
+        elif loss is not None:
+            session.context.unsupported.setdefault("loss", stats.unsupported(loss) or "it cannot be read")
         if session.structural:
             if session.loop.backwards_since_step == 1:
                 session.step_start.compare()
@@ -107,6 +112,12 @@ class Sites:
             self._backward_depth = 0
             session.remedy.halt()
         return True
+
+    def _forget_unended(self) -> None:
+        """Calls whose end was not reported, since an exception from outside came just as they began."""
+        self._mode_depth = 0
+        if torch.is_grad_enabled():
+            self._no_grad_blocks = 0
 
     def _look_at_root(self, loss: Tensor) -> None:
         session = self.session
@@ -333,7 +344,8 @@ class Sites:
         registry.loaded.update(id(p) for p in args[0].parameters() if id(p) not in trained)
 
     @guarded("gradients switched off")
-    def grad_switched_off(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+    def grad_switched_off(self, _args: Any, _kwargs: Any) -> None:
+        """Before the block is entered: an exception from outside in a site must not leave gradients switched off."""
         self._no_grad_blocks += 1
         if self.reads is not None:
             self.reads.on()

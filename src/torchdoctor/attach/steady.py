@@ -123,7 +123,7 @@ class Steady:
         """A backward begins. False if this one needs the full look after all."""
         if is_inside_backward():
             return True
-        if not isinstance(loss, Tensor) or loss.numel() != 1 or len(self._losses) >= LOSSES_KEPT:
+        if type(loss) is not Tensor or loss.numel() != 1 or len(self._losses) >= LOSSES_KEPT:
             self.leave()
             return False
         if loss.is_cpu:

@@ -104,9 +104,9 @@ class ActivationProbe:
     def _measure(
         self, name: str, type_name: str, kind: str | None, output: Tensor, unit_dim: int, position: float
     ) -> None:
-        output = thin(output.detach())
-        if output.numel() == 0 or stats.unsupported(output) is not None:
+        if stats.unsupported(output) is not None or output.numel() == 0:
             return
+        output = thin(output.detach())
         self._rows[name] = stats.activation(output, kind)
         if self._context.step >= self._histogram_at:
             self._histograms[name] = stats.histograms([output])[0]

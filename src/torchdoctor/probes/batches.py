@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 from collections import Counter
@@ -19,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import InputsFact, LabelsFact
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes.context import Context
 
 FEATURES_LIMIT = 256
@@ -51,9 +51,9 @@ class BatchLook:
 @contained("batches: look_at")
 def look_at(tensor: Tensor, role: str, *, detailed: bool, classes: int | None = None) -> BatchLook | None:
     """Measure one batch tensor; None for what has no elements."""
-    tensor = tensor.detach()
-    if tensor.numel() == 0 or stats.unsupported(tensor) is not None:
+    if stats.unsupported(tensor) is not None or tensor.numel() == 0:
         return None
+    tensor = tensor.detach()
     look = BatchLook(role, list(tensor.shape), str(tensor.dtype).removeprefix("torch."), stats.batch(tensor))
     integral = not tensor.is_floating_point() and not tensor.is_complex()
     if role == "target" and integral:
@@ -234,12 +234,15 @@ def _with_parts(value: Any, parts: dict[Any, Any]) -> Any:
 
 def _mapping_with(value: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
     """Made anew from a dict as most can be, else a copy with other values in it."""
-    with contextlib.suppress(Exception):
+    try:
         return type(value)(parts)  # type: ignore[call-arg]
+    except Exception as error:
+        let_through(error)
     try:
         other: Any = copy.copy(value)
         for key, part in parts.items():
             other[key] = part
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return parts
     return other

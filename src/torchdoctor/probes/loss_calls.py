@@ -14,6 +14,7 @@ from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
 from torchdoctor.facts import UNKNOWN, LossCallFact
 from torchdoctor.probes.context import Context
+from torchdoctor.stats import has_own_dispatch
 
 CLASSIFICATION = ("cross_entropy", "nll_loss", "multi_margin_loss")
 FUNCTIONS = (
@@ -89,7 +90,7 @@ def read_call(
     values = list(options.values())
     first = values[0] if values else None
     target = options.get("target")
-    if not isinstance(first, Tensor):
+    if not isinstance(first, Tensor) or any(isinstance(v, Tensor) and has_own_dispatch(v) for v in (*values, result)):
         return None
     return LossCall(function, first, target if isinstance(target, Tensor) else None, options, result)
 

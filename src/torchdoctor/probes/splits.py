@@ -21,6 +21,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, SubsetRandomSampl
 
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import SplitFact
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes.context import Context
 
 INDICES_KEPT = 4096
@@ -118,7 +119,8 @@ def _wrapped(dataset: Any) -> Any:
 def _length(thing: Any) -> int | None:
     try:
         return len(thing)
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return None
 
 

@@ -109,7 +109,7 @@ class TensorProbe:
             self._report_nonfinite("weight", names, rows, step)
             record.scalar(signals.WEIGHT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
 
-        self._context.read(stats.summarize([p.detach() for p in parameters]), weights)
+        self._context.read(stats.summarize([stats.detached(p) for p in parameters]), weights)
         if step in SPREAD_STEPS:
             self._look_spread(parameters, names)
         if step >= self._histogram_at or step == 0:
@@ -127,7 +127,7 @@ class TensorProbe:
             return
         step, record = self._context.step, self._context.record
         columns = tuple(n for _, n in pairs)
-        spread = [stats.unit_spread(p.detach()) for p, _ in pairs]
+        spread = [stats.unit_spread(stats.detached(p)) for p, _ in pairs]
         gradient_spread = [stats.unit_spread(p.grad) for p, _ in pairs if p.grad is not None]
 
         def arrived(both: NDArray[Any]) -> None:
@@ -142,7 +142,7 @@ class TensorProbe:
         graded = [(p.grad, n) for p, n in zip(parameters, names, strict=True) if p.grad is not None]
         for role, tensors, columns in (
             ("gradient", [g for g, _ in graded], tuple(n for _, n in graded)),
-            ("weight", [p.detach() for p in parameters], names),
+            ("weight", [stats.detached(p) for p in parameters], names),
         ):
             if tensors:
                 self._context.read(

@@ -13,15 +13,17 @@ from torchdoctor.stats.batch import batch, features, unit_spread
 from torchdoctor.stats.fingerprint import fingerprints
 from torchdoctor.stats.histogram import histograms
 from torchdoctor.stats.summary import change_norms, norms, summarize
-from torchdoctor.stats.support import unsupported
+from torchdoctor.stats.support import detached, has_own_dispatch, unsupported
 
 __all__ = [
     "activation",
     "alive_units",
     "batch",
     "change_norms",
+    "detached",
     "features",
     "fingerprints",
+    "has_own_dispatch",
     "histograms",
     "norms",
     "summarize",

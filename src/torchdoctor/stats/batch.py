@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from torchdoctor.interruptions import let_through
 from torchdoctor.stats.rows import nothing
 from torchdoctor.stats.summary import summarize
 from torchdoctor.stats.support import Quiet, blocked, elements, numbers, unsupported
@@ -28,7 +29,8 @@ def batch(tensor: Tensor) -> Tensor:
             low, high = _bounds(part.values)
             if part.implied:
                 low, high = low.nan_to_num(0.0).clamp(max=0.0), high.nan_to_num(0.0).clamp(min=0.0)
-        except Exception:
+        except Exception as error:
+            let_through(error)
             return nothing((BATCH_WIDTH,))
         return torch.stack([row[1], row[2], low.to(row.device), high.to(row.device), row[7]])
 
@@ -65,7 +67,8 @@ def features(tensor: Tensor, dim: int) -> Tensor:
             if step > 1:
                 plain = plain.movedim(dim, 0)[::step].movedim(0, dim)
             return _features(numbers(plain), dim % plain.dim())
-        except Exception:
+        except Exception as error:
+            let_through(error)
             return empty
 
 
@@ -106,5 +109,6 @@ def unit_spread(tensor: Tensor) -> Tensor:
             high, low = plain.amax(0), plain.amin(0)
             scale = torch.maximum(high.amax(), -low.amin())
             return ((high - low).amax() / scale).float()
-        except Exception:
+        except Exception as error:
+            let_through(error)
             return nothing(())

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torchdoctor.interruptions import let_through
 from torchdoctor.stats.rows import none_of
 from torchdoctor.stats.support import Quiet, unsupported
 
@@ -41,7 +42,8 @@ def fingerprints(tensor: Tensor) -> Tensor:
                 if words.is_cpu
                 else _hash_by_torch(words, length)
             )
-        except Exception:
+        except Exception as error:
+            let_through(error)
             return none_of(torch.int64)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from torchdoctor.interruptions import let_through
 from torchdoctor.stats.support import Elements, Quiet, elements, unsupported
 
 
@@ -21,7 +22,8 @@ def by_device(
             continue
         try:
             part = elements(tensor)
-        except Exception:
+        except Exception as error:
+            let_through(error)
             continue
         groups.setdefault(part.values.device, []).append((i, part))
     rows = list(nothing((len(tensors), *width)).unbind())
@@ -39,7 +41,8 @@ def _measure_each(
     parts = [part for _, part in members]
     try:
         return list(zip([i for i, _ in members], measure([p.values for p in parts], parts).unbind(), strict=True))
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return [] if len(members) == 1 else [r for member in members for r in _measure_each([member], measure)]
 
 

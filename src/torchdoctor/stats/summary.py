@@ -13,6 +13,7 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from torchdoctor.interruptions import let_through
 from torchdoctor.signals import STATISTICS
 from torchdoctor.stats import cpu, foreach, triton
 from torchdoctor.stats.rows import by_device, nothing
@@ -52,8 +53,8 @@ def norms(tensors: Sequence[Tensor]) -> Tensor:
                 return cpu.norms(tensors, single=True)
             if _alike(tensors):
                 return (cpu if tensors[0].is_cpu else foreach).norms(tensors)
-        except Exception:
-            pass
+        except Exception as error:
+            let_through(error)
         return _norms_mixed(tensors)
 
 
@@ -66,8 +67,8 @@ def change_norms(before: Sequence[Tensor], after: Sequence[Tensor]) -> Tensor:
             if _alike(after) and _alike(before) and _fit(before, after):
                 backend = cpu if after[0].is_cpu else triton if triton.usable(after[0]) else foreach
                 return backend.change_norms(before, after)
-        except Exception:
-            pass
+        except Exception as error:
+            let_through(error)
         return _change_norms_mixed(before, after)
 
 
@@ -88,7 +89,8 @@ def _alike(tensors: Sequence[Tensor]) -> bool:
         if len(devices) != 1 or devices.pop().type == "meta" or capturing():
             return False
         return FLOATS.issuperset(map(_DTYPE, tensors))
-    except Exception:
+    except Exception as error:
+        let_through(error)
         return False
 
 
@@ -98,8 +100,8 @@ def _summarize_alike(tensors: Sequence[Tensor]) -> Tensor:
             return cpu.summarize(tensors)
         if triton.usable(tensors[0]):
             return triton.summarize(tensors)
-    except Exception:
-        pass
+    except Exception as error:
+        let_through(error)
     return _summarize_mixed(tensors)
 
 
@@ -164,6 +166,7 @@ def _change_norms_mixed(before: Sequence[Tensor], after: Sequence[Tensor]) -> Te
                 wide = foreach.widest(old)
             old, new = (t.to_dense() if t.layout != torch.strided else t for t in (old.detach(), new.detach()))
             changes[i] = new.to(wide) - old.to(wide)
-        except Exception:
+        except Exception as error:
+            let_through(error)
             continue
     return _norms_mixed(changes)  # type: ignore[arg-type]

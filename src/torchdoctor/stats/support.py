@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.parameter import Parameter, UninitializedTensorMixin
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from torchdoctor.interruptions import let_through
+
 PLAIN_TYPES = frozenset({Tensor, Parameter})
 FLOATS = frozenset({torch.float32, torch.bfloat16, torch.float16, torch.float64})
 """What the fast paths take as it is; everything else real is widened first."""
@@ -90,7 +92,21 @@ def unsupported(tensor: object) -> str | None:
     try:
         return blocked() or _odd_type(tensor) or _odd_content(tensor)  # type: ignore[arg-type]
     except Exception as error:
+        let_through(error)
         return f"cannot be inspected ({type(error).__name__})"
+
+
+def has_own_dispatch(tensor: Tensor) -> bool:
+    """Whether operations on it run code of its class (DTensor, FakeTensor, a counting subclass): even `detach` does."""
+    kind = type(tensor)
+    if kind in PLAIN_TYPES:
+        return False
+    return kind.__torch_dispatch__ is not Tensor.__torch_dispatch__ or is_traceable_wrapper_subclass(tensor)
+
+
+def detached(tensor: Tensor) -> Tensor:
+    """The tensor without its graph, or as it is where detaching it would run code of its class."""
+    return tensor if has_own_dispatch(tensor) else tensor.detach()
 
 
 def _odd_type(tensor: object) -> str | None:
@@ -100,8 +116,7 @@ def _odd_type(tensor: object) -> str | None:
         return f"not a tensor but {type(tensor).__name__}"
     if isinstance(tensor, UninitializedTensorMixin):
         return "a lazy parameter that has no shape yet"
-    own = type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
-    if own or is_traceable_wrapper_subclass(tensor):
+    if has_own_dispatch(tensor):
         return f"a {type(tensor).__name__}, whose elements are held elsewhere"
     return None
 

@@ -1,0 +1,61 @@
+"""Tells exceptions that came from outside (a signal handler, another thread) from errors of the code at hand.
+
+Python runs signal handlers, and delivers exceptions that another thread has set, between any two bytecodes: also in
+code of ours. `except Exception` must not swallow those, since they are meant for the script.
+"""
+
+from __future__ import annotations
+
+import dis
+import queue
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+
+CHECKPOINTS = frozenset(map(dis.opmap.get, ("RESUME", "JUMP_BACKWARD")))
+"""Instructions at which Python looks for signals, and which raise nothing themselves."""
+RAISING = frozenset(map(dis.opmap.get, ("RAISE_VARARGS", "RERAISE")))
+RAISED_EMPTY = (StopIteration, StopAsyncIteration, MemoryError, AssertionError, queue.Empty, queue.Full)
+"""Exceptions that Python and its C modules raise without arguments."""
+
+
+def let_through(error: BaseException) -> None:
+    """Raise the error again if it came from outside. For `except` clauses of code that runs inside the user's loop."""
+    if is_interruption(error):
+        raise error
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether a signal handler or another thread raised this error, and no function that was called."""
+    last = caller = None
+    for last in _entries(error.__traceback__):
+        if caller is not None and _is_handler(last.tb_frame, caller):
+            return True
+        caller = last.tb_frame
+    return last is not None and _is_set_by_thread(error, last)
+
+
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
+    """A handler gets the number of the signal and the frame that it interrupts."""
+    for value in frame.f_locals.values():
+        if value is interrupted or (type(value) is tuple and any(item is interrupted for item in value)):
+            return True
+    return False
+
+
+def _is_set_by_thread(error: BaseException, entry: TracebackType) -> bool:
+    """PyThreadState_SetAsyncExc makes the exception without arguments, and no instruction raises it."""
+    instruction = entry.tb_frame.f_code.co_code[entry.tb_lasti]
+    if instruction in CHECKPOINTS:
+        return True
+    if instruction in RAISING or isinstance(error, RAISED_EMPTY):
+        return False
+    try:
+        return bool(type(error)().args == error.args)
+    except Exception:  # it cannot be made without arguments
+        return False
