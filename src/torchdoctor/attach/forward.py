@@ -125,6 +125,8 @@ class ForwardWatch:
 
     def forget_calls(self) -> None:
         """No module runs at this point of the loop."""
+        if torch.is_grad_enabled():
+            self._contexts = 0
         self._stack.clear()
         self._pass = None
         self._looking = False
