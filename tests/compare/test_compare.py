@@ -107,6 +107,12 @@ def test_an_argument_left_at_its_default_is_one_change_with_what_it_sets() -> No
     assert "--lr from 0.010 to 0.1 (its default)" in compare(given, left_out).conclusion
 
 
+def cycled(argv: str, lr: float) -> Run:
+    """A schedule of one cycle begins at a part of the rate that was given."""
+    builder = RunBuilder(5).info(argv=["t.py", *argv.split()]).optimizer("SGD", lr=0.0, initial_lr=lr / 25)
+    return builder.scalar(signals.LOSS_TRAIN, 1.0).build()
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "changes"),
     [
@@ -122,6 +128,9 @@ def test_an_argument_left_at_its_default_is_one_change_with_what_it_sets() -> No
             ["code"],
         ),
         (run_with(script_sha256="a" * 64), run_with(script_sha256="b" * 64), ["code"]),
+        (cycled("--lr 0.05", 0.05), cycled("--lr 0.3", 0.3), ["--lr"]),
+        (cycled("", 0.05), cycled("--lr 0.3", 0.3), ["--lr"]),
+        (cycled("", 0.05), cycled("--learning-rate 0.3", 0.3), ["--learning-rate"]),
     ],
 )
 def test_what_follows_from_a_change_is_not_a_second_one(good: Run, bad: Run, changes: list[str]) -> None:
@@ -188,6 +197,13 @@ def test_a_different_environment_without_effect_is_worth_knowing_only() -> None:
     assert finding.severity is Severity.INFO
     assert finding.confidence == 0.6
     assert judge(make_run(), make_run(lr=0.3)) == ()
+
+
+def test_what_an_argument_was_given_for_is_the_purpose() -> None:
+    good, bad = (run_with(f"--seed {n}", batch(n, n + 1), seed=n) for n in (1, 3))
+    assert not judge(good, bad)
+    unasked = run_with("", batch(1, 2), seed=1), run_with("", batch(3, 4), seed=3)
+    assert [f.name for f in judge(*unasked)] == ["environment-differs"]
 
 
 def test_batch_size_and_data_count_as_environment() -> None:

@@ -77,12 +77,23 @@ def with_baseline(run: Run, comparison: Comparison) -> Run:
     apart = comparison.apart
     fact = ComparisonFact(
         baseline=comparison.good,
-        differences=[asdict(d) for d in comparison.differences],
+        differences=[asdict(d) | {"set_by": setter} for d, setter in _with_setters(comparison.differences)],
         first_step=comparison.first.first_step if comparison.first else None,
         apart_step=apart.apart_step if apart else None,
         apart_signal=apart.signal if apart else None,
     )
     return replace(run, seen=(*run.seen, Seen(run.steps, fact)), _cache={})
+
+
+def _with_setters(differences: Sequence[Difference]) -> list[tuple[Difference, str | None]]:
+    """Pair each difference with the argument that somebody changed and that it follows from, if there is one."""
+    set_by = {
+        id(d): change.name
+        for change in find_changes(differences)
+        for d in change.differences
+        if change.differences[0].part == "arguments"
+    }
+    return [(d, set_by.get(id(d))) for d in differences]
 
 
 def _conclude(comparison: Comparison) -> str:

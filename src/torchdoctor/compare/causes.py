@@ -60,7 +60,10 @@ def find_changes(differences: Sequence[Difference]) -> list[Change]:
     changes = [Change(d.name, [d]) for d in differences if d.part == "arguments"]
     for each in differences:
         if each.part != "arguments" and each not in outcomes:
-            _put(each, _setter(each, changes), changes)
+            cause = _setter(each, changes)
+            if cause is None and (cause := _rate_of_default(each, changes)) is not None:
+                cause.guessed.append(each.name)
+            _put(each, cause, changes)
     shaping = [c for c in changes if c.name == "code" or (len(c.differences) == 1 and _may_shape(c.differences[0]))]
     for each in outcomes:
         cause = _setter(each, changes) or _origin(each, changes)
@@ -85,7 +88,7 @@ def _is_outcome(each: Difference) -> bool:
 def _setter(each: Difference, changes: Sequence[Change]) -> Change | None:
     """The change that an entry belongs to by its value, or by standing in a part that is one thing."""
     arguments = [c for c in changes if c.differences[0].part == "arguments"]
-    for fits in (_is_same, _agrees, _speaks_of):
+    for fits in (_is_same, _agrees, _sets_rate, _speaks_of):
         for change in arguments:
             if fits(change.differences[0], each):
                 return change
@@ -125,6 +128,24 @@ def _agrees(argument: Difference, entry: Difference) -> bool:
     return plain(given[0][0]) not in SMALL_TALK or _is_like(argument.name, entry.name)
 
 
+def _sets_rate(argument: Difference, entry: Difference) -> bool:
+    """--lr and a rate that a schedule begins with: both change by one factor."""
+    return _is_rate(argument) and entry.name.endswith("lr") and _is_close(_ratio(argument), _ratio(entry))
+
+
+def _rate_of_default(entry: Difference, changes: Sequence[Change]) -> Change | None:
+    """Return the change of a learning rate that was given in one run only, for a rate that depends on it."""
+    if not entry.name.endswith("lr") or None in (entry.good, entry.bad):
+        return None
+    arguments = (c for c in changes if c.differences[0].part == "arguments")
+    return next((c for c in arguments if _is_rate(d := c.differences[0]) and None in (d.good, d.bad)), None)
+
+
+def _is_rate(argument: Difference) -> bool:
+    words = re.split(r"[^a-z]+", argument.name.lower())
+    return "lr" in words or {"learning", "rate"} <= set(words)
+
+
 def _speaks_of(argument: Difference, entry: Difference) -> bool:
     """--scheduler cosine and a CosineAnnealingLR; another script and its text."""
     if argument.name == "script":
@@ -146,13 +167,18 @@ def _comes_with(one: Difference, other: Difference) -> bool:
 
 def _scales(one: Difference, other: Difference) -> bool:
     """Rates that a schedule derives from each other: all by the same factor."""
-    if not (one.name.endswith("lr") and other.name.endswith("lr")):
-        return False
+    return one.name.endswith("lr") and other.name.endswith("lr") and _is_close(_ratio(one), _ratio(other))
+
+
+def _ratio(each: Difference) -> float | None:
     try:
-        left, right = (float(d.bad) / float(d.good) for d in (one, other))
+        return float(each.bad) / float(each.good)
     except (TypeError, ValueError, ZeroDivisionError):
-        return False
-    return abs(left - right) <= 1e-6 * abs(left)
+        return None
+
+
+def _is_close(one: float | None, other: float | None) -> bool:
+    return one is not None and other is not None and abs(one - other) <= 1e-6 * abs(one)
 
 
 def _counts(sizes: Difference, batches: Difference) -> bool:

@@ -56,7 +56,7 @@ _OF_THE_RUN_ITSELF = frozenset(
     name id schema format version status started ended finished created updated pid host hostname user cwd directory
     path steps rank world_size duration seconds segments segment time options exit_code error dropped verdict overhead
     cap_bytes bytes hyperparameters process sessions thinned overhead_budget
-    script_sha256 captures origin unread
+    script_sha256 captures origin unread ranks
     """.split()  # noqa: SIM905 - one line a word would hide the list
 )
 """Entries of run.json that differ between any two runs and say nothing about why they behave differently."""

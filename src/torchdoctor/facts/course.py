@@ -90,7 +90,8 @@ class ComparisonFact(Fact):
     baseline: str
     differences: list[dict[str, Any]]
     """of the records: {"part", "name", "good", "bad"}; part is arguments, configuration, data, code, packages,
-    hardware, environment (variables), seeds or other; good is the baseline's, bad this run's"""
+    hardware, environment (variables), seeds or other; good is the baseline's, bad this run's; "set_by" is the changed
+    argument that it follows from, or None"""
     first_step: int | None = None
     """the first step at which any signal differs by even a bit"""
     apart_step: int | None = None

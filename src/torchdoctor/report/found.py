@@ -5,6 +5,7 @@ A wrong inference must show, so this says plainly what was inferred, and calls u
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -351,7 +352,7 @@ def _extras(run: Run) -> list[str]:
     schedulers = {f.key: f.type for f in run.facts(SchedulerFact)}
     extras = [f"{count(len(schedulers), 'scheduler')} ({listed(schedulers.values())})"] if schedulers else []
     clip = run.last_fact(ClipFact)
-    if clip is not None:
+    if clip is not None and math.isfinite(clip.threshold):
         extras.append(f"gradients clipped by {clip.how} at {number(clip.threshold)}")
     return extras + _scaler(run)
 

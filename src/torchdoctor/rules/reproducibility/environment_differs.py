@@ -54,7 +54,9 @@ def detect(run: Run) -> Iterator[Finding]:
     comparison = run.last_fact(ComparisonFact)
     if comparison is None:
         return
-    differing = [d for d in comparison.differences if d["part"] in ENVIRONMENT or BATCH_SIZE in d["name"]]
+    unmeant = [d for d in comparison.differences if d["part"] in ENVIRONMENT and not d.get("set_by")]
+    sizes = [d for d in comparison.differences if BATCH_SIZE in d["name"]]
+    differing = [d for d in comparison.differences if d in unmeant or d in sizes]
     if not differing:
         return
     parts = list(dict.fromkeys(BATCH_SIZE if BATCH_SIZE in d["name"] else str(d["part"]) for d in differing))
