@@ -12,6 +12,7 @@ from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, Ruled
 from torchdoctor.last_seen import Ranks
 from torchdoctor.permits import find_permit
 from torchdoctor.rules import LoadedRule, catalogue, libraries, remedies
+from torchdoctor.rules.ending import judge_ending
 from torchdoctor.rules.rule import FAMILIES
 from torchdoctor.rules.thresholds import adjust
 from torchdoctor.run import Run
@@ -64,6 +65,7 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
         examined=tuple(examined),
         silenced=silenced,
         families={r.rule.name: r.rule.family for r in rules},
+        ending=judge_ending(run),
     )
 
 

@@ -143,6 +143,24 @@ class Silenced:
 
 
 @dataclass(frozen=True)
+class Ending:
+    """How a run ended and whether its loss was understood: what a verdict without a cause is worth."""
+
+    fault: str = ""
+    """what is bad about the end, as "the training loss is still 81% of a constant guess"; empty where nothing is"""
+    unseen: tuple[str, ...] = ()
+    """what of the loss was not understood, so that many diagnoses could not be made"""
+    symptom: str = ""
+    """the symptom whose causes a reader may test for, as torchdoctor explain knows it"""
+    validation: str = ""
+    """the last loss and accuracy of validation, as far as they are known"""
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.fault and not self.unseen
+
+
+@dataclass(frozen=True)
 class Verdict:
     """All that was concluded from one run, most important first."""
 
@@ -155,6 +173,7 @@ class Verdict:
     silenced: tuple[Silenced, ...] = ()
     families: Mapping[str, str] = field(default_factory=dict)
     """The family of every rule that was asked or could not be, by its name; in the order of search."""
+    ending: Ending = Ending()
 
     @property
     def worst(self) -> Severity | None:
@@ -175,6 +194,7 @@ class Verdict:
             "checks": [dict(c) for c in self.checks],
             "not_examined": [{"name": n.name, "needs": list(n.needs)} for n in self.not_examined],
         }
+        data["ending"] = asdict(self.ending)
         if self.silenced:
             data["silenced"] = [asdict(s) for s in self.silenced]
         return data

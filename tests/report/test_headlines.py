@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from torchdoctor.findings import Finding, Fix, NotExamined, Severity, Verdict
+from torchdoctor.findings import Ending, Finding, Fix, NotExamined, Severity, Verdict
 from torchdoctor.report.headlines import HEALTHY, NONE, headline_of
 
 
@@ -53,6 +53,14 @@ def test_a_bill_says_what_it_is_worth() -> None:
 
 
 def test_a_loss_that_is_not_finite_is_never_clean() -> None:
-    top = headline_of(verdict(), trend="not finite")
-    assert top.severity == NONE and "no clean bill" in top.title
-    assert headline_of(verdict(), trend="falling").severity == HEALTHY
+    top = headline_of(verdict(ending=Ending("the training loss is NaN or infinite", symptom="nan-later")))
+    assert top.severity == NONE and top.badge == "no cause found" and "NaN" in top.title and "nan-later" in top.summary
+
+
+def test_a_loss_that_was_not_understood_is_never_clean() -> None:
+    top = headline_of(verdict(ending=Ending(unseen=("no targets were seen",))))
+    assert top.severity == NONE and "No fault found" not in top.title and "no targets were seen" in top.title
+
+
+def test_validation_stands_in_the_clean_bill() -> None:
+    assert "95.3%" in headline_of(verdict(ending=Ending(validation="accuracy 95.3%"))).summary

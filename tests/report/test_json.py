@@ -38,7 +38,7 @@ def test_the_contract_has_its_keys_and_no_others() -> None:
         not_examined=(NotExamined("overfitting", ("loss.validation",)),),
     )
     data = json.loads(dump(verdict), parse_constant=pytest.fail)
-    assert list(data) == ["schema", "run", "findings", "ruled_out", "checks", "not_examined"]
+    assert list(data) == ["schema", "run", "findings", "ruled_out", "checks", "not_examined", "ending"]
     (finding,) = data["findings"]
     assert set(finding) == {
         "name", "code", "family", "severity", "confidence", "title", "summary", "where", "first_step", "last_step",

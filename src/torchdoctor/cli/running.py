@@ -223,6 +223,8 @@ class Conclusion:
         elif not record.verdict.healthy:
             first = record.verdict.findings[0]
             say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
+        elif record.verdict.ending.fault:
+            say(f"no cause found, but {record.verdict.ending.fault}; torchdoctor diagnose {record.directory}")
         if self.attachment is not None and self.attachment.problem is not None:
             say(f"the record may lack its end ({self.attachment.problem}); the script itself was not affected")
         if self.others and not self.request.quiet:

@@ -16,6 +16,7 @@ from torchdoctor.plots.palette import GREEN, ink
 from torchdoctor.plots.rates import draw_gradient_norm, draw_learning_rate
 from torchdoctor.plots.svg import can_draw, draw_svg
 from torchdoctor.plots.weights import draw_weight_norms
+from torchdoctor.rules.ending import judge_ending
 from torchdoctor.run import Run
 
 ALWAYS = (draw_loss, draw_gradient_flow, draw_update_ratio)
@@ -50,11 +51,14 @@ def view(run: Run | None, findings: Sequence[Finding]) -> View:
     status = str(run.info.get("status") or ("finished" if run.finished else "running"))
     head = f"{run.info.get('name') or 'torchdoctor'}: {status}, {run.steps:,} step{'' if run.steps == 1 else 's'}"
     said = [_describe(f) for f in findings[:FINDINGS_SHOWN]]
+    ending = judge_ending(run)
     nothing = "nothing found so far" if not run.finished else "nothing found"
+    if not ending.is_sound:
+        nothing = f"no cause found, but {ending.fault}" if ending.fault else f"{nothing}; {' and '.join(ending.unseen)}"
     html = [
         '<div class="torchdoctor" style="font-family:system-ui,sans-serif">',
         f"<div><b>{_safe(head)}</b></div>",
-        _list(findings) if findings else f"<div>{_sign(GREEN, FINE)} {nothing}</div>",
+        _list(findings) if findings else f"<div>{_sign(GREEN, FINE) if ending.is_sound else ''} {_safe(nothing)}</div>",
         '<div style="display:flex;flex-wrap:wrap;gap:12px;margin-top:8px">',
         *(_figure(chart) for chart in chosen(run, findings)),
         "</div></div>",

@@ -206,6 +206,11 @@ class Dashboard:
             if self.vitals.status == RUNNING:
                 known = self.vitals.examined
                 words += " so far" if known is None else f" in the first {count(known, 'step')}"
+            elif self.vitals.ending.fault:
+                words = f"  no cause found, but {self.vitals.ending.fault}"
+                return [heading("findings", page, width), cut(Text(words, "yellow"), width, page)]
+            elif self.vitals.ending.unseen:
+                words += f"; {' and '.join(self.vitals.ending.unseen)}"
             return [heading("findings", page, width), Text(words, "green")]
         room = rows - 1
         shown = found if len(found) <= room else found[: max(1, room - 1)]

@@ -13,9 +13,6 @@ FEW_STEPS = 20
 """Under this many updates most statistics have nothing to stand on."""
 STUCK = "stuck-at-chance"
 """The symptom of a run that learns nothing; without a cause beside it there is nothing to call clean."""
-BROKEN = "not finite"
-"""The trend, in summary's words, of a loss that is NaN or infinite."""
-UNEXPLAINED = "The loss is NaN or infinite, and nothing that was examined says why: this is no clean bill"
 RUNNING = "running"
 GENERALISATION = ("overfitting", "inputs-and-labels-unrelated")
 """What cannot be judged without a validation loss, and users take a clean bill for."""
@@ -31,8 +28,8 @@ class Headline:
     """of the diagnosis, where there is one"""
 
 
-def headline_of(verdict: Verdict, steps: int | None = None, trend: str | None = None) -> Headline:
-    """`steps` where the verdict does not know them; `trend` of the loss, as summary has it."""
+def headline_of(verdict: Verdict, steps: int | None = None) -> Headline:
+    """Return what a verdict comes to; `steps` where the verdict does not know them."""
     worst = next((f for f in causes_of(verdict) if f.severity is not Severity.INFO), None)
     if worst is not None:
         name, severity = clean(worst.name), worst.severity.value
@@ -43,18 +40,28 @@ def headline_of(verdict: Verdict, steps: int | None = None, trend: str | None = 
     steps = int(verdict.run.get("steps") or 0) if steps is None else steps
     if not steps:
         return Headline(NONE, "nothing to examine", "No step of it can be read, so this is no clean bill")
-    if trend == BROKEN:
-        return Headline(
-            NONE, "no cause found", UNEXPLAINED, "torchdoctor explain nan-at-first-step and nan-later walk the causes."
-        )
-    if any(STUCK in finding.symptoms for finding in verdict.findings):
-        title = f"The loss never left a constant guess, and nothing in {count(steps, 'step')} says why"
-        return Headline(NONE, "no cause found", title, f"torchdoctor explain {STUCK} walks the causes.")
+    if not verdict.ending.is_sound or any(STUCK in finding.symptoms for finding in verdict.findings):
+        return _without_cause(verdict, steps)
     badge = "no fault so far" if verdict.run.get("status") == RUNNING else "no fault found"
-    examined = count(len(verdict.examined), "diagnosis", "diagnoses")
-    was = "was" if len(verdict.examined) == 1 else "were"
-    title = f"No fault found in {count(steps, 'step')}; {examined} {was} examined"
+    title = f"No fault found in {count(steps, 'step')}; {_examined(verdict)}"
     return Headline(HEALTHY, badge, title, " ".join(_caveats(verdict, steps)))
+
+
+def _without_cause(verdict: Verdict, steps: int) -> Headline:
+    """Nothing was proved, and the end is bad or the loss was not understood: no clean bill."""
+    ending = verdict.ending
+    fault = ending.fault or ("" if ending.unseen else "the training loss never left a constant guess")
+    unseen = f"The loss was not understood: {' and '.join(map(clean, ending.unseen))}." if ending.unseen else ""
+    help_text = f"`torchdoctor explain {clean(ending.symptom or STUCK)}` walks the causes." if fault else ""
+    words = [unseen if fault else "", help_text, f"{_examined(verdict).capitalize()}.", *_caveats(verdict, steps)]
+    badge = "no cause found" if fault else "no fault proved"
+    title = f"No cause was proved, but {clean(fault)}" if fault else f"No fault was proved. {unseen.rstrip('.')}"
+    return Headline(NONE, badge, f"{title} (after {count(steps, 'step')})", " ".join(w for w in words if w))
+
+
+def _examined(verdict: Verdict) -> str:
+    was = "was" if len(verdict.examined) == 1 else "were"
+    return f"{count(len(verdict.examined), 'diagnosis', 'diagnoses')} {was} examined"
 
 
 def causes_of(verdict: Verdict) -> list[Finding]:
@@ -70,7 +77,7 @@ def heading(title: str) -> str:
 
 
 def _caveats(verdict: Verdict, steps: int) -> list[str]:
-    found = []
+    found = [f"Validation {verdict.ending.validation}."] if verdict.ending.validation else []
     if steps < FEW_STEPS:
         found.append("So few steps say little about rates, trends and dead units.")
     unknown = {missing.name for missing in verdict.not_examined}

@@ -94,7 +94,7 @@ def write_page(told: Sequence[Told], comparison: Compared | None = None) -> str:
 def describe(told: Told, key: str) -> dict[str, Any]:
     """A run in the words of the templates; `key` is what its charts are found under."""
     verdict = told.verdict
-    causes, top = causes_of(verdict), headline_of(verdict, trend=told.summary.get("trend"))
+    causes, top = causes_of(verdict), headline_of(verdict)
     shown = {told.pictures.get(f.name) for f in causes}
     return {
         "key": key,

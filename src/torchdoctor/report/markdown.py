@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchdoctor.findings import Finding, Place, Severity, Verdict
 from torchdoctor.opening import current_folder
+from torchdoctor.report.headlines import headline_of
 from torchdoctor.report.letter import explanation
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean, clean_block
@@ -89,9 +90,9 @@ def _write(verdict: Verdict, cwd: Path, name: str = "", pictures: Mapping[str, s
     yield f"## {plain(name) or 'torchdoctor'}"
     yield ""
     yield from _explained(verdict)
-    steps = int(verdict.run.get("steps") or 0)
     if all(f.severity is Severity.INFO for f in verdict.findings):
-        yield f"No fault found in {steps:,} steps; {len(verdict.examined)} diagnoses were examined."
+        top = headline_of(verdict)
+        yield plain(f"{top.title}. {top.summary}".strip())
         yield ""
     for finding in _passages(verdict):
         yield from _passage(finding, verdict, cwd, (pictures or {}).get(finding.name))

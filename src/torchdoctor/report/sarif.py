@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from urllib.parse import quote
 
 from torchdoctor.findings import Finding, Place, Severity, Silenced, Verdict
 from torchdoctor.opening import current_folder
+from torchdoctor.report.headlines import headline_of
 from torchdoctor.report.json import encode
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean
@@ -22,8 +24,10 @@ def dump(verdict: Verdict) -> str:
     cwd = current_folder()
     named = dict.fromkeys([f.name for f in verdict.findings] + [s.name for s in verdict.silenced])
     results = [_result(f, cwd) for f in verdict.findings] + [_suppressed(s, cwd) for s in verdict.silenced]
+    ending = {"headline": headline_of(verdict).title, **asdict(verdict.ending)}
     driver = {"name": "torchdoctor", "version": _version(), "rules": [_rule(name) for name in named]}
-    return encode({"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]})
+    told = {"tool": {"driver": driver}, "results": results, "properties": ending}
+    return encode({"$schema": SCHEMA, "version": "2.1.0", "runs": [told]})
 
 
 def _rule(name: str) -> dict[str, Any]:

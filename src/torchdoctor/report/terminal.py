@@ -20,7 +20,7 @@ from torchdoctor.findings import Finding, Severity, Verdict
 from torchdoctor.last_seen import DIED
 from torchdoctor.report import found
 from torchdoctor.report.endings import describe_ending, describe_ranks, rank_headline
-from torchdoctor.report.headlines import BROKEN, FEW_STEPS, STUCK, UNEXPLAINED
+from torchdoctor.report.headlines import FEW_STEPS, NONE, headline_of
 from torchdoctor.report.letter import aside, brief, explained, explanation, passage
 from torchdoctor.report.sheet import (
     QUIET,
@@ -115,21 +115,16 @@ class Letter:
     def _clean_bill(self, page: Page) -> Iterator[RenderableType]:
         verdict, steps = self.verdict, int(self.verdict.run.get("steps") or 0)
         asked = found.describe_asked(verdict, self.settings)
-        if self.run is not None and summary(self.run)["trend"] == BROKEN:
-            yield Text("  NO CAUSE FOUND", style="bold yellow")
-            words = f"{UNEXPLAINED}. `torchdoctor explain nan-later` walks the causes. {asked}"
-        elif any(STUCK in finding.symptoms for finding in verdict.findings):
-            yield Text("  NO CAUSE FOUND", style="bold yellow")
-            words = (
-                f"The loss never left a constant guess, and nothing in {count(steps, 'step')} says why: this is no "
-                f"clean bill. `torchdoctor explain {STUCK}` walks the causes. {asked}"
-            )
+        top = headline_of(verdict)
+        if top.severity == NONE and steps:
+            yield Text(f"  {top.badge.upper()}", style="bold yellow")
+            words = f"{top.title}. {top.summary}"
         else:
             other = "other " if explanation(verdict) or rank_headline(verdict.run) else ""
             yield Text(f"  NO {other.upper()}FAULT FOUND", style="bold green")
             words = f"Nothing {'else ' if other else ''}in {count(steps, 'step')} points at a fault. {asked}"
-        if steps < FEW_STEPS:
-            words += " So few steps say little about rates, trends and dead units: train longer to be sure."
+            if steps < FEW_STEPS:
+                words += " So few steps say little about rates, trends and dead units: train longer to be sure."
         yield indent(page.line(words), 2)
         yield Text()
         yield from self._progress(page)
@@ -149,6 +144,8 @@ class Letter:
             words += f", best {number(figures['best_loss'])} at step {figures['best_step']:,}"
         drawn = Text.assemble(page.line(words), "\n", (spark(trace.values.tolist(), page.ascii_only), "cyan"))
         yield labelled("loss", drawn, page)
+        if self.verdict.ending.validation:
+            yield labelled("validation", page.line(self.verdict.ending.validation), page)
 
     def _diagnoses(self, page: Page) -> Iterator[RenderableType]:
         findings = self.verdict.findings

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from torchdoctor import signals
-from torchdoctor.findings import Finding, Proof, Verdict
+from torchdoctor.findings import Ending, Finding, Proof, Verdict
+from torchdoctor.rules.ending import judge_ending
 from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.rules.step_time import read_step_time
 from torchdoctor.run import Run, Trace
@@ -24,6 +25,7 @@ FAINT = 1e3
 """A gradient so many times smaller than the largest is marked; the same fall as in vanishing-gradients."""
 CLEARLY = 3.0
 """An update is marked so many times outside the healthy band: the band has no sharp edges."""
+NO_ENDING = Ending()
 CURVES = 3
 """Losses that are drawn: of more optimizers the first ones."""
 RUNNING = "running"
@@ -85,6 +87,7 @@ class Vitals:
     """of a step's time, by part"""
     memory: tuple[tuple[str, float], ...] = ()
     """bytes, of the process and of its device"""
+    ending: Ending = NO_ENDING
     findings: tuple[Finding, ...] | None = None
     """None while nobody has examined it yet"""
     examined: int | None = None
@@ -115,6 +118,7 @@ def take(run: Run, findings: Sequence[Finding] | None = None) -> Vitals:
         step_seconds=seconds,
         samples_per_second=_recent(run.scalar(signals.SAMPLES_PER_SECOND)),
         shares=_shares(run),
+        ending=judge_ending(run),
         memory=tuple((name, value) for name, t in memory if (value := _recent(t)) is not None),
         findings=None if findings is None else tuple(findings),
     )

@@ -12,7 +12,6 @@ from torchdoctor.report.headlines import HEALTHY, headline_of
 from torchdoctor.report.text import count, number, on_log_scale
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
-from torchdoctor.summary import trend
 
 SIZE = (120, 28)
 EDGE = 2
@@ -33,7 +32,7 @@ class Glance:
 
 def take_glance(run: Run, verdict: Verdict) -> Glance:
     loss = find_loss(run)
-    top, last = headline_of(verdict, run.steps, trend(loss) if len(loss) else None), loss.last().values
+    top, last = headline_of(verdict, run.steps), loss.last().values
     return Glance(
         top.severity,
         top.name or top.badge,
