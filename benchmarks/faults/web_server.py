@@ -139,8 +139,13 @@ def bound(server) -> Line:
 
 def hosts(server) -> Line:
     p = server.port
-    good = {f"127.0.0.1:{p}", f"localhost:{p}", f"LOCALHOST:{p}", f"[::1]:{p}", "localhost"}
+    good = {f"127.0.0.1:{p}", f"localhost:{p}", f"LOCALHOST:{p}", f"[::1]:{p}"}
     evil = [
+        "localhost",
+        "127.0.0.1",
+        "localhost:1",
+        f"localhost.:{p}",
+        f"u@localhost:{p}",
         "evil.com",
         f"evil.com:{p}",
         f"127.0.0.1.evil.com:{p}",

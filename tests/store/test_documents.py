@@ -46,8 +46,8 @@ def test_nothing_in_the_store_writes_json_by_itself() -> None:
         and node.attr in ("dumps", "dump")
         and getattr(node.value, "id", "") == "json"
     }
-    # format.py: names of signals in a schema; replays.py: from one reader to the other
-    assert users == {"documents.py", "format.py", "replays.py"}
+    # format.py: names of signals in a schema; replays.py: from one reader to the other; origin.py: what is signed
+    assert users == {"documents.py", "format.py", "origin.py", "replays.py"}
 
 
 def test_reports_hold_no_secret_of_an_older_run() -> None:

@@ -28,7 +28,7 @@ MOST_LETTERS = 200
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _CERTAIN_PARTS = re.compile(
-    r"""secret | passw(?:or)?d | passwort | passphrase | passcode | credential | contrasena | authorization
+    r"""secret(?!ar) | passw(?:or)?d | passwort | passphrase | passcode | credential | contrasena | authorization
       | api\ ?keys?(?![a-z]) | connection\ ?string | conn\ ?str(?![a-z]) | shared\ ?access\ ?sig
       | (?<![a-z])(?:access|account|auth|client|crypt|encryption|license|master|priv|private|service|shared|signing|ssh
           |storage|subscription)\ ?keys?(?![a-z])
@@ -42,7 +42,7 @@ _CERTAIN_WORDS = words(
     "pwd pw psw pswd passwd pat jwt bearer cred creds cookie cookies otp totp psk dsn apikey apitoken htpasswd "
     "netrc mnemonic privkey webhook hmac sas"
 )
-_LIKELY_WORDS = words("token tokens key keys pass auth session sessionid sid sig signature oauth")
+_LIKELY_WORDS = words("token tokens key keys pass auth session sessionid jsessionid phpsessid sid sig signature oauth")
 
 _HARMLESS_BESIDE = {
     "token": words(
@@ -54,22 +54,22 @@ _HARMLESS_BESIDE = {
         "vision visual vocab weight weights word"
     ),
     "key": words(
-        "attention attn batch best bias cache cols column columns data dataset depth dict dim dims error event "
-        "feature features field file frame frames group groups head heads hidden id ids image images index input item "
+        "attention attn batch best bias cache cols column columns data dataset depth dict dim dims error event feature "
+        "features field file foreign frame frames group groups head heads hidden id ids image images index input item "
         "json label labels layer length log lookup mapping mask memory metric missing model monitor n name names norm "
-        "num optimizer order output padding param parameter path per point points position prefix prng proj "
-        "projection query rng row sample sort split state states step steps strict strip suffix target task text "
-        "type unexpected val value values weight width"
+        "num optimizer order output padding param parameter partition path per point points position prefix primary "
+        "prng proj projection query rng row sample sort split state states step steps strict strip suffix target task "
+        "text type unexpected unique val value values weight width"
     ),
     "pass": words(
         "all at backward backwards band bypass count eval filter first forward high k low multi n num one per rate "
         "second single through train two validation"
     ),
-    "session": words("count duration id_count index length level n num number rec steps time timeout"),
+    "session": words("based count duration index length level n num number rec steps time timeout"),
     "sig": words("dim fig level test"),
     "signature": words("column dim kernel loss method model path transform type"),
     "sas": words("rec model block"),
-    "pat": words("dir file filename glob image img name path regex"),
+    "pat": words("dir len length file filename glob image img name path regex"),
     "pw": words("conv dim layer loss"),
     "auth": words("method mode type use user"),
     "cookie": words("cutter"),
@@ -107,6 +107,8 @@ def _secrecy_of_word(word: str, parts: list[str]) -> Secrecy:
     others = {each for each in parts if _stem(each) != stem}
     if stem in _CERTAIN_WORDS or word in _CERTAIN_WORDS:
         return Secrecy.NONE if others & _HARMLESS_BESIDE.get(stem, frozenset()) else Secrecy.CERTAIN
+    if word.endswith("pass") and any(word == f"{each}pass" for each in _CERTAIN_BESIDE):
+        return Secrecy.CERTAIN
     if word not in _LIKELY_WORDS and stem not in ("key", "token"):
         return Secrecy.NONE
     if others & _CERTAIN_BESIDE:
@@ -115,7 +117,7 @@ def _secrecy_of_word(word: str, parts: list[str]) -> Secrecy:
         return Secrecy.NONE
     if word in ("tokens", "keys"):
         return Secrecy.NONE
-    # wandbkey, hftoken: run together with a word before
+    # wandbkey, hftoken, dbpass: run together with a word before
     run_together = word not in _LIKELY_WORDS and any(word.startswith(each) for each in _CERTAIN_BESIDE)
     return Secrecy.CERTAIN if run_together else Secrecy.LIKELY
 
@@ -123,7 +125,7 @@ def _secrecy_of_word(word: str, parts: list[str]) -> Secrecy:
 def _stem(word: str) -> str:
     if word in _NO_SECRET:
         return word
-    for ending in ("token", "key"):
+    for ending in ("token", "key", "pwd"):
         if word.endswith((ending, ending + "s")):
             return ending
     return word

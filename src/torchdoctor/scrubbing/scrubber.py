@@ -20,7 +20,7 @@ __all__ = ["HIDDEN", "may_hold_secret", "scrub", "scrub_argv", "scrub_text"]
 
 _NAME = re.compile(
     r"""(?<![\w.$-])(?P<lead>-{0,2})(?P<name>[A-Za-z_][\w.\-]*)
-        (?P<between>\\*["']?\]?[^\S\n]*
+        (?P<between>\\{0,8}["']?\]?[^\S\n]*
             (?: :[^\S\n]*(?:[A-Za-z_][\w.\[\]|]*[^\S\n]*(?:\|[^\S\n]*\w+[^\S\n]*)*)=[^\S\n]*   # annotated
               | (?:[:!=]?=>?|:|=>)[^\S\n]*(?:[|>][-+]?[^\S\n]*)?
             ))""",
@@ -29,7 +29,7 @@ _NAME = re.compile(
 """name = , name: , "name": , name: str = , name == , each before a value."""
 
 _VALUE = re.compile(
-    r"""[bfrBFR]{0,2}(?P<quote>\\*(?:\'\'\'|\"\"\"|["'`]))(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]|\\)){0,4000})(?:(?P=quote)|$)
+    r"""[bfrBFR]{0,2}(?P<quote>\\{0,8}(?:\'\'\'|\"\"\"|["'`]))(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]|\\)){0,4000})(?:(?P=quote)|$)
       | (?P<open>[\[({])(?P<listed>[^\[\](){}\n]{0,4000}["'][^\[\](){}\n]{0,4000})(?=[\])}])
       | (?P<bare>[^\s"'`,;(){}\[\]<>][^\s"'`,;){}\]]{0,4000})""",
     re.VERBOSE | re.MULTILINE,
@@ -37,9 +37,9 @@ _VALUE = re.compile(
 """A quoted text, a list of such, or what goes on to the next blank."""
 
 _PAIR = re.compile(
-    r"""(?P<q>\\*["'])(?P<name>-{0,2}[A-Za-z_][\w.\-]*:?)(?P=q)(?P<between>[^\S\n]*,[^\S\n]*(?:default[^\S\n]*=[^\S\n]*)?
+    r"""(?P<q>\\{0,8}["'])(?P<name>-{0,2}[A-Za-z_][\w.\-]*:?)(?P=q)(?P<between>[^\S\n]*,[^\S\n]*(?:default[^\S\n]*=[^\S\n]*)?
         (?:[\w]+[^\S\n]*=[^\S\n]*[\w"']+[^\S\n]*,[^\S\n]*){0,3}?(?:default[^\S\n]*=[^\S\n]*)?)
-        (?P<quote>\\*["'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]))*)(?P=quote)""",
+        (?P<quote>\\{0,8}["'])(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]))*)(?P=quote)""",
     re.VERBOSE,
 )
 """("name", "value"), and ("--name", type=str, default="value")."""
@@ -71,17 +71,17 @@ _SHELL = re.compile(
 _ELEMENT = re.compile(r"(?P<head><(?P<name>[A-Za-z_][\w.-]*)(?:\s[^<>\n]*)?>)(?P<value>[^<>\n]+)(?=</)")
 _HEADER = re.compile(
     r"""(?P<head>(?<![\w-])(?:proxy-)?(?:authorization|(?:set-)?cookie)
-        (?:\\*["']?[^\S\n]*[:=][^\S\n]*\\*["']?|\\*["'][^\S\n]*,[^\S\n]*\\*["']))
+        (?:\\{0,8}["']?[^\S\n]*[:=][^\S\n]*\\{0,8}["']?|\\{0,8}["'][^\S\n]*,[^\S\n]*\\{0,8}["']))
         (?P<value>(?!None\b|str\b|\()[^"'`\n\\]+)""",
     re.VERBOSE | re.IGNORECASE,
 )
 _BEARER = re.compile(
-    r"""(?<![\w-])(?P<head>(?:bearer|basic|negotiate|apikey|api-key|token|jwt)[^\S\n]+\\*["']?)
+    r"""(?<![\w-])(?P<head>(?:bearer|basic|negotiate|apikey|api-key|token|jwt)[^\S\n]+\\{0,8}["']?)
         (?P<value>[\w.~+/=:$%*-]{4,})""",
     re.VERBOSE | re.IGNORECASE,
 )
 _NETRC = re.compile(
-    r"""(?P<head>(?:^[+\- ]?[^\S\n]*|\blogin[^\S\n]+\S+\s+[+\-]?[^\S\n]*|\b(?:machine|default)[^\S\n][^\n]*?)
+    r"""(?P<head>(?:^[+\- ]?[^\S\n]*|\blogin[^\S\n]+\S+\s+[+\-]?[^\S\n]*|\b(?:machine|default)[^\S\n][^\n]{0,300}?)
         \b(?:password|passwd|account)[^\S\n]+)(?P<value>\S+)(?=[^\S\n]*(?:$|account|macdef))""",
     re.VERBOSE | re.MULTILINE,
 )
@@ -90,6 +90,32 @@ _LOGIN_COMMAND = re.compile(
     r"(?P<value>[\w.-]{20,})"
 )
 """`wandb login KEY`: a key of W&B is 40 hexadecimal digits like a commit, so only the command tells."""
+_SENTENCE = re.compile(
+    r"""(?P<head>(?<![\w-])(?:(?:api|access|auth|secret|private)\ (?:key|token)
+          | \w*(?:key|token|passcode|passphrase|passw(?:or)?d|secret|pwd))["']?
+          (?:\ (?:is|was|provided|given|used|of))?[:\ ]\ ?["'`]?)
+        (?P<value>[\w+=~-]{12,})(?=["'`.,;)]?(?:\s|$))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""the api key x; AUTH_TOKEN x."""
+_PASSWORD_OPTION = re.compile(
+    r"(?P<head>\b(?:mysql\w*|mariadb|sshpass|redis-cli|mongo\w*|(?:docker|podman|helm registry|az|oc)\s+login)\b"
+    r"[^\n|;]{0,300}?\s-(?:pw|p|P|a)\s*[\"']?)(?P<value>(?![\s\"'-])[^\s\"']+)"
+)
+"""Programs that take a password after -p."""
+_LOGIN_CALL = re.compile(
+    r"""(?P<head>\b(?:auth[^\S\n]*=[^\S\n]*\(|\w*Auth\(|login\(|jwt\.(?:en|de)code\()
+          [^\S\n]*[^\s,()]{1,100},[^\S\n]*b?(?P<quote>["']))
+        (?P<value>[^"'\n]+)(?=(?P=quote))""",
+    re.VERBOSE,
+)
+"""auth=("user", "x"), login("user", "x")."""
+_CLIENT_CALL = re.compile(
+    r"""(?P<head>\b(?:Fernet|Experiment|OpenAI|Anthropic|HfApi|InferenceClient|\w*Client|Github|Gitlab|Bot|login)\(
+        [^\S\n]*b?(?P<quote>["']))(?P<value>[\w.+/=-]{12,})(?=(?P=quote))""",
+    re.VERBOSE,
+)
+"""Experiment("x"), as clients take a key for their first argument."""
 _CURL_USER = re.compile(r"(?P<head>(?<![\w-])(?:-u|--user|--proxy-user)[\s=\"',]+[\w.@+-]*:)(?P<value>[^\s\"']+)")
 
 _PLAIN_WORDS = re.compile(
@@ -184,9 +210,9 @@ def _what_follows(argument: str, secrecy: Secrecy) -> Callable[[str], bool]:
         return lambda word: not _is_option_word(word) and not _is_clearly_none(word, secrecy)
     if argument in ("-p", "-P"):
         return lambda word: not word.startswith("-") and not _is_harmless_of_p(word)
-    if argument in ("-u", "-U", "--user"):
+    if argument in ("-u", "-U", "--user", "--login", "--userpwd", "--proxy-user"):
         return lambda word: ":" in word
-    if argument in ("-t", "-k", "-s"):
+    if argument in ("-t", "-k", "-s", "-a"):
         return _looks_random
     return _hides_nothing
 
@@ -253,6 +279,7 @@ def _hide_assigned(text: str) -> str:
         secrecy = _secrecy_in_text(named["name"])
         value = _VALUE.match(text, at) if secrecy is not Secrecy.NONE else None
         if value is None:
+            at = named.end("name")  # what follows may be a name itself: /p:Password=x
             continue
         group = "quoted" if value["quote"] else "listed" if value["open"] else "bare"
         if not value[group] or _is_harmless_here(named, value, group, secrecy):
@@ -343,6 +370,12 @@ def _hide_value(match: re.Match[str]) -> str:
     return f"{match['head']}{HIDDEN}"
 
 
+def _hide_random(match: re.Match[str]) -> str:
+    """Where the place alone leaves doubts, so that words and names of classes stay."""
+    value = match["value"]
+    return _hide_value(match) if re.search(r"\d", value) and not _VARIABLE.fullmatch(value) else match[0]
+
+
 def _hide_header(match: re.Match[str]) -> str:
     value = match["value"].strip()
     if not value or value.casefold() in _NOTHING or _PATH.fullmatch(value) or _REFERENCE.fullmatch(value):
@@ -365,6 +398,20 @@ _NAMES = ("key", "token", "pass", "pw", "pat", "jwt", "secret", "auth", "cook", 
 _NAMES += ("bearer", "otp", "psk", "sas", "hmac", "mnemonic", "webhook", "contrase", "netrc", "connection", "connstr")
 """A part of every name that secrecy_of knows, so that most texts are done with at once."""
 
+_SPOKEN = ("key", "token", "passcode", "passphrase", "password", "passwd", "secret", "pwd")
+_CLIENTS = (
+    "fernet(",
+    "experiment(",
+    "openai(",
+    "anthropic(",
+    "hfapi(",
+    "client(",
+    "github(",
+    "gitlab(",
+    "bot(",
+    "login(",
+)
+
 _STAGES: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
     (("",), lambda text: KNOWN_FORMS.sub(HIDDEN, text)),
     (("://", "@", "?", "&", "/hook", "hooks", "#"), scrub_urls),
@@ -375,7 +422,11 @@ _STAGES: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
     ),
     (_NAMES, lambda text: _hide_by_name(text)),
     (("password", "passwd"), lambda text: _NETRC.sub(_hide_value, text)),
+    (_SPOKEN, lambda text: _SENTENCE.sub(_hide_random, text)),
     (("login",), lambda text: _LOGIN_COMMAND.sub(_hide_value, text)),
+    (("mysql", "maria", "sshpass", "redis", "mongo", "login"), lambda text: _PASSWORD_OPTION.sub(_hide_value, text)),
+    (("auth", "login", "jwt"), lambda text: _LOGIN_CALL.sub(_hide_value, text)),
+    (_CLIENTS, lambda text: _CLIENT_CALL.sub(_hide_random, text)),
     (("-u", "-user"), lambda text: _CURL_USER.sub(_hide_value, text)),
 )
 """Patterns, each with the parts in lower case of which a text must hold one."""

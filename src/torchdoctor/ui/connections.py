@@ -25,8 +25,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._note_part()
-        if len(self.connections) > MOST:
-            self._make_room()
+        self._make_room()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -58,8 +57,10 @@ class Connection(H11Protocol):
 
     def _make_room(self) -> None:
         """Whoever has waited longest with half a request goes, or else the one that has just come."""
-        waiting = [each for each in self.connections if isinstance(each, Connection) and each._part != ANSWER]
-        min(waiting, key=Connection._begun, default=self).transport.abort()
+        held = [each for each in self.connections if isinstance(each, Connection) and not each.transport.is_closing()]
+        if len(held) > MOST:
+            waiting = [each for each in held if each._part != ANSWER]
+            min(waiting, key=Connection._begun, default=self).transport.abort()
 
     def _begun(self) -> float:
         return self._timer.when() - SECONDS[self._part] if self._timer is not None else 0.0
