@@ -63,3 +63,9 @@ def test_how_grave_it_is_depends_on_where_the_layers_come_from() -> None:
     assert _over_a_backbone(pretrained=True, normed=False).severity is Severity.WARNING
     meant = _over_a_backbone(pretrained=True, normed=True)
     assert meant.severity is Severity.INFO and meant.fix is not None and "Freeze" in meant.fix.text
+
+
+def test_a_model_without_anything_to_train_is_not_covered() -> None:
+    program = HEALTHY["mlp"]()
+    program.model.requires_grad_(False)
+    assert program.outcome(NAME).passed is None

@@ -7,7 +7,7 @@ import pytest
 
 from building import RunBuilder
 from torchdoctor import signals
-from torchdoctor.facts import KINDS, ClipFact, HealthFact, LoaderFact, ModelFact, PhaseFact, SchedulerFact
+from torchdoctor.facts import KINDS, ClipFact, HealthFact, LoaderFact, ModelFact, PhaseFact, SchedulerFact, WiringFact
 from torchdoctor.findings import RULE_FAILED, Finding, Fix, NotExamined, Place, Severity, Verdict
 from torchdoctor.report.found import (
     describe_asked,
@@ -175,3 +175,11 @@ def test_many_reasons_are_told_in_short_but_our_own_faults_by_name() -> None:
         "rule-4 (torchdoctor's own fault, please report it)",
         "4 diagnoses of what is not in this script (all in --json)",
     ]
+
+
+def test_parameters_are_not_called_frozen_because_gradients_were_off_when_the_model_was_first_seen() -> None:
+    builder = RunBuilder(50).parameters({"a.weight": (4, 4), "b.weight": (2, 4)})
+    builder = builder.fact(ModelFact("model", "Net", 24, 0, 3)).fact(PHASE)
+    assert "trainable" not in describe_found(builder.fact(WiringFact(updates=50, total=2)).build())
+    frozen = WiringFact(updates=50, total=2, frozen=["b.weight"])
+    assert "16 of them trainable" in describe_found(builder.fact(frozen, 50).build())

@@ -169,6 +169,10 @@ def _healthy(run: Run) -> Outcome:
         said.append(f"{full:.0%} of a hidden sigmoid or tanh saturated at most" if full else "none is saturated")
     if sizes:
         said.append(f"outputs spread by {figure(min(sizes))} to {figure(max(sizes))} over {len(sizes)} modules")
+    if not said:
+        return skipped("no output of a module could be measured")
+    if dead is None and full is None:
+        said.append("no ReLU, sigmoid or tanh module was seen whose units could die or saturate")
     return passed(", ".join(said), dead=dead, saturated=full, spread=sizes)
 
 

@@ -39,6 +39,8 @@ CHECK = Check(
 
 BELOW = 0.5
 """Of what the frequencies of the labels cost. A model that was never trained is never that good by luck."""
+LEARNED = 0.9
+"""Of the same: what a model that was never trained seldom reaches."""
 NOTHING_LEFT = 1e-6
 """Of the targets' variance. A model that adds a correction to its input may start very low, but not there."""
 LOUD_INPUTS = 10.0
@@ -74,7 +76,8 @@ def perform(bench: Bench) -> Outcome:
     if is_below and fresh:
         return _below(low)
     told = low if is_below else measured[0]
-    known = "; below that, which is fine for a model that has been trained before" if is_below else ""
+    learned = is_below or told.loss < LEARNED * told.best
+    known = "; lower than guessing, which is fine for a model that has been trained before" if learned else ""
     return passed(f"{figure(told.loss)} ({told.words}){known}", loss=told.loss, blind=told.blind, prior=told.prior)
 
 

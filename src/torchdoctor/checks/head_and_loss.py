@@ -65,7 +65,7 @@ def perform(bench: Bench) -> Outcome:
         return skipped("the loss has no graph")
     functions = list(dict.fromkeys(call.function for look in wiring.looks for call in look.calls))
     if not functions:
-        return passed("nothing stands between the last layer and the loss that would not belong there")
+        return passed("the loss is made by hand; in its graph no activation follows the last layer that would harm it")
     return passed(", ".join(KINDS.get(function, f"raw outputs into {function}") for function in functions))
 
 

@@ -27,6 +27,8 @@ def perform(bench: Bench) -> Outcome:
         return skipped("no optimizer was handed over")
     held = Counter(id(p) for o in bench.optimizers for group in o.param_groups for p in group["params"])
     trainable = {clean(name): p for name, p in bench.named_parameters().items() if p.requires_grad}
+    if not trainable:
+        return skipped("no parameter of the model requires gradients")
     missing = [name for name, p in trainable.items() if id(p) not in held]
     twice = [name for name, p in trainable.items() if held[id(p)] > 1]
     if missing:

@@ -161,7 +161,7 @@ def _too_high(bench: Bench, optimizer: Optimizer, rate: float, found: LearningRa
     losses = _course(bench, optimizer, rate)
     worst = max(losses[1:]) if all(map(math.isfinite, losses)) else math.inf
     if worst <= RISES * abs(losses[0]) and losses[-1] <= losses[0]:
-        return _useful(rate, found)
+        return _useful(rate, found, f"; {UPDATES} updates at the rate itself lower the loss all the same")
     warmed = rate > max(float(group["lr"]) for group in optimizer.param_groups)
     reached = "NaN or Inf" if not math.isfinite(worst) else figure(worst)
     return failed(
@@ -183,7 +183,8 @@ def _too_low(bench: Bench, optimizer: Optimizer, rate: float, found: LearningRat
     total = updates_of(bench)
     in_time = total is not None and fall / UPDATES * total >= possible
     if not possible > 0 or fall > LITTLE * possible or in_time:
-        return _useful(rate, found)
+        slower = f"; {UPDATES} updates lower the loss by {figure(fall)}, those at the other by {figure(possible)}"
+        return _useful(rate, found, slower)
     tuned = is_fresh(bench) is False
     return failed(
         f"the learning rate, {figure(rate)}, is {figure(recommended / rate)} times below the useful one, "
@@ -197,10 +198,10 @@ def _too_low(bench: Bench, optimizer: Optimizer, rate: float, found: LearningRat
     )
 
 
-def _useful(rate: float, found: LearningRates) -> Outcome:
+def _useful(rate: float, found: LearningRates, beside: str = "") -> Outcome:
     end = f"it diverges from {figure(found.divergence)} on" if found.divergence is not None else "none diverges"
     best = f"{figure(found.recommended or rate)} is recommended" if found.trusted else "which is best is in doubt"
-    return passed(f"{figure(rate)}; {best}, {end}", **_figures(rate, found))
+    return passed(f"{figure(rate)}; {best}, {end}{beside}", **_figures(rate, found))
 
 
 def _figures(rate: float, found: LearningRates) -> dict[str, Any]:

@@ -105,9 +105,8 @@ def _judge_stream(source: Source, why_not: str | None) -> Outcome:
     asks = asks_for_worker(source.dataset)
     trial = None if why_not else try_stream(source)
     if trial is None:
-        if asks:
-            return passed(f"the stream asks which of the {source.workers} workers it is in")
-        return skipped(f"it was not tried whether workers divide the stream: {why_not or 'they failed'}")
+        named = "; its code asks which worker it is in" if asks else ""
+        return skipped(f"it was not tried whether workers divide the stream: {why_not or 'they failed'}{named}")
     if trial.equal == trial.pairs and trial.random >= LEAST_RANDOM:
         told = f"the first {trial.pairs} samples of two workers are equal, one by one"
         return _undivided(source, told, Severity.ERROR)

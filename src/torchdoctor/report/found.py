@@ -21,6 +21,7 @@ from torchdoctor.facts import (
     OptimizerFact,
     PhaseFact,
     SchedulerFact,
+    WiringFact,
 )
 from torchdoctor.findings import RULE_FAILED, Verdict
 from torchdoctor.permits import find_strays
@@ -278,11 +279,21 @@ def _models(run: Run) -> str:
         return "no model"
     if len(models) == 1:
         (model,) = models.values()
-        frozen = "" if model.trainable == model.parameters else f", {_amount(model.trainable)} of them trainable"
+        trainable = _trainable(run, model)
+        frozen = "" if trainable == model.parameters else f", {_amount(trainable)} of them trainable"
         compiled = ", compiled" if model.compiled else ""
         return f"1 model ({model.type}, {_amount(model.parameters)} parameters{frozen}{compiled})"
     shown = (f"{m.type} {_amount(m.parameters)}" for m in models.values())
     return f"{len(models)} models ({listed(shown)})"
+
+
+def _trainable(run: Run, model: ModelFact) -> int:
+    """Count the trainable elements at the updates; when a model is first seen, gradients may be off for a test pass."""
+    wiring = run.last_fact(WiringFact)
+    if wiring is None or not wiring.total or len(run.parameters) < wiring.total:
+        return model.trainable
+    frozen = sum(math.prod(p.shape) for name, p in run.parameters.items() if name in set(wiring.frozen))
+    return max(0, model.parameters - frozen)
 
 
 def _optimizers(run: Run) -> str:
