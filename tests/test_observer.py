@@ -181,3 +181,15 @@ def test_what_follows_an_exec_is_not_waited_for(stage: Stage) -> None:
         assert process.poll() is None
     finally:
         process.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("source", ["", "os.kill(os.getpid(), 9)"])
+def test_a_reader_that_has_gone_costs_neither_the_status_nor_the_json(source: str, stage: Stage) -> None:
+    stage.write("train.py", f"import os, torch\ntorch.train({FAULT!r})\n{source}\n")
+    command = [sys.executable, "-m", "torchdoctor", "run", "--json", "verdict.json", "train.py"]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, cwd=stage.folder, env=stage.environment(), stderr=write, timeout=PATIENCE)
+    os.close(write)
+    assert done.returncode == (-signal.SIGKILL if source else 0)
+    assert wait_for(stage.folder / "verdict.json")["findings"]

@@ -119,11 +119,11 @@ def main() -> None:
         if not owner.has_ended:
             _share_errors(owner.pid)
         census.look()
-        census.mark(kills.have_risen())
+        census.mark(kills.were_recent())
         census.wait(owner)
     replaced = not owner.has_ended
     ending = ProcessEnding(replaced=True) if replaced else of_wait_status(owner.wait_status())
-    if ending.signal == "SIGKILL" and kills.have_risen():
+    if ending.signal == "SIGKILL" and kills.were_recent():
         ending = ProcessEnding(ending.signal, out_of_memory=True)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(TELLING_SECONDS)

@@ -102,7 +102,12 @@ def test_a_status_that_came_after_the_record_was_closed_is_a_failure(tmp_path: P
         ("os.kill(os.getpid(), 9)", ProcessEnding(signal="SIGKILL", out_of_memory=True)),
     ],
 )
-def test_the_end_of_a_process_that_is_not_our_child_to_wait_for(code: str, expected: ProcessEnding) -> None:
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_the_end_of_a_process_that_is_not_our_child_to_wait_for(
+    code: str, expected: ProcessEnding, has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_descriptors:
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
     process = subprocess.Popen(
         [sys.executable, "-c", f"import os, sys; sys.stdin.read(); {code}"], stdin=subprocess.PIPE
     )
@@ -122,7 +127,7 @@ def test_a_number_that_belongs_to_another_process_now_counts_as_ended() -> None:
     assert WatchedProcess(os.getpid(), born="1").has_ended
     assert not WatchedProcess(os.getpid()).has_ended
     assert WatchedProcess(os.getpid(), program="1").was_replaced == (program_of(os.getpid()) not in (None, "0"))
-    assert not OutOfMemoryKills().have_risen()
+    assert not OutOfMemoryKills().were_recent()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import struct
@@ -21,6 +22,8 @@ INFO_FORMAT = struct.Struct("=QQ11Ii")
 
 REAP_SECONDS = 0.3
 """In this time the parent of a process waits for it, and the kernel hands its exit status on to us."""
+RECENT_SECONDS = 5.0
+"""In which a process that the kernel kills for its memory has ended."""
 POLL_SECONDS = 0.25
 """From one question to the next where there are no process descriptors."""
 
@@ -128,11 +131,15 @@ class OutOfMemoryKills:
     def __init__(self) -> None:
         self._files = [Path("/proc/vmstat"), *_memory_files()]
         self._count = self._read()
+        self._risen = -math.inf
 
-    def have_risen(self) -> bool:
-        """Since the last time this was asked."""
+    def were_recent(self) -> bool:
+        """Whether there was one between the last two times that this was asked, or in the last seconds. A process with
+        much memory takes a while to end."""
         before, self._count = self._count, self._read()
-        return self._count > before
+        if self._count > before:
+            self._risen = time.monotonic()
+        return time.monotonic() - self._risen < RECENT_SECONDS
 
     def _read(self) -> int:
         total = 0
