@@ -1,6 +1,7 @@
 """A run directory from a stranger: payloads in every text, opened as report and in the ui by a browser; what does replay execute?"""
 
 import contextlib
+import hashlib
 import json
 import shutil
 import threading
@@ -266,6 +267,18 @@ def decoy():
         (folder / "deploy.py").write_text(evil)
         info(run, argv=["deploy.py", "--delete-everything"], cwd=str(folder))
 
+    def right_digest(folder, run):
+        (folder / "deploy.py").write_text(evil)
+        digest = hashlib.sha256(evil.encode()).hexdigest()
+        info(run, argv=["deploy.py", "--delete-everything"], cwd=str(folder), script_sha256=digest)
+
+    def shadowing_folder(folder, run):
+        (folder / "own.py").write_text("print(1)\n")
+        for name in ("torch.py", "torchdoctor.py", "runpy.py", "sitecustomize.py"):
+            (run / "captures" / name).write_text(evil)
+        digest = hashlib.sha256(b"print(1)\n").hexdigest()
+        info(run, argv=[str(folder / "own.py")], cwd=str(run / "captures"), script_sha256=digest)
+
     def pickles(folder, run):
         bomb = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
         for name in ("tensors.pt", "capture.pkl", "tensors.safetensors", "capture.json", "model.pt"):
@@ -320,6 +333,8 @@ def decoy():
     attempt("replay, script inside the run folder", in_run, replay)
     attempt("replay, script inside captures", in_captures, replay)
     attempt("replay, another script of this folder, with arguments that the run chose", other_script, replay)
+    attempt("replay, forged arguments beside the right digest", right_digest, replay)
+    attempt("replay, started in a folder of modules that came with the run", shadowing_folder, replay)
     attempt("replay, standing in /", outside, replay, lambda f: Path("/"))
     attempt(
         "pickles in place of a capture: report", pickles, [DOCTOR, "report", "@", "--with-captures", "-o", "/dev/null"]

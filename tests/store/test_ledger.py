@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchdoctor.facts import KINDS, Fact, HealthFact, InputsFact, LossCallFact
+from torchdoctor.facts import KINDS, BirthFact, Fact, HealthFact, InputsFact, LossCallFact
 from torchdoctor.store.ledger import KEEP_FIRST, KEEP_LAST, MAX_BYTES, Entry, FactLog, read_fact, write_fact
 
 
@@ -138,3 +138,15 @@ def test_large_facts_are_fewer() -> None:
     assert sum(len(e.data) for e in kept) <= MAX_BYTES
     assert {e.subject for e in kept if e.step == 99} == set("abcdef")
     assert {e.subject for e in kept if e.step == 0} == set("abcdef")
+
+
+def test_text_in_facts_can_be_written_anywhere() -> None:
+    fact = read_fact("birth", json.dumps({"operator": "\ud800x", "backward": False, "result": "nan"}))
+    assert isinstance(fact, BirthFact)
+    fact.operator.encode()
+
+
+def test_numbers_that_no_float_holds_are_refused() -> None:
+    text = json.dumps({"operator": "x", "backward": False, "result": "nan"})
+    assert read_fact("birth", text) is not None
+    assert read_fact("birth", f'{text[:-1]}, "count": {10**400}}}') is None

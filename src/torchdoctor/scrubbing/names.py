@@ -70,7 +70,7 @@ _HARMLESS_BESIDE = {
     "signature": words("column dim kernel loss method model path transform type"),
     "sas": words("rec model block"),
     "pat": words("dir len length file filename glob image img name path regex"),
-    "pw": words("conv dim layer loss"),
+    "pw": words("conv dim layer loss prefix prefixes"),
     "auth": words("method mode type use user"),
     "cookie": words("cutter"),
     "hmac": words("algorithm"),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 MAX_DEPTH = 12
-MAX_INTEGER = 2**64
-"""Seeds of torch take all of it."""
+MAX_INTEGER = 2**1000
+"""Larger ones are no float either."""
 LATEST = 4_102_444_800.0
 """The year 2100, in seconds since 1970."""
 LONGEST_WORD = 1000
@@ -24,21 +24,21 @@ def clean_entries(data: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a run.json that are what they should be; those that this version does not know stay."""
     found = {}
     for name, value in data.items():
-        plain = _plain(value, MAX_DEPTH)
+        entry = plain(value)
         check = _ENTRIES.get(name)
-        if check is None or check(plain):
-            found[_text(name)] = plain
-        elif name == "sessions" and isinstance(plain, list):
-            found[name] = [each for each in plain if _is_session(each)]
+        if check is None or check(entry):
+            found[clean_text(name)] = entry
+        elif name == "sessions" and isinstance(entry, list):
+            found[name] = [each for each in entry if _is_session(each)]
     return found
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """JSON without what text, floats and memory cannot hold: NaN and infinities are None, as in our reports."""
+def plain(value: Any, depth: int = MAX_DEPTH, of_fact: bool = False) -> Any:
+    """JSON without what cannot be written again. Facts may hold NaN and infinities; elsewhere those are None."""
     if isinstance(value, str):
-        return _text(value)
+        return clean_text(value) if of_fact else clean_text(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if of_fact or math.isfinite(value) else None
     if isinstance(value, int) and not isinstance(value, bool):
         return value if abs(value) <= MAX_INTEGER else None
     if not isinstance(value, dict | list):
@@ -46,13 +46,13 @@ def _plain(value: Any, depth: int) -> Any:
     if not depth:
         return None
     if isinstance(value, list):
-        return [_plain(each, depth - 1) for each in value]
-    return {_text(name): _plain(each, depth - 1) for name, each in value.items()}
+        return [plain(each, depth - 1, of_fact) for each in value]
+    return {clean_text(name): plain(each, depth - 1, of_fact) for name, each in value.items()}
 
 
-def _text(value: str) -> str:
-    """Half a surrogate pair cannot be written anywhere, and nothing that is named with a zero can be opened."""
-    return value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+def clean_text(value: str) -> str:
+    """The text without halves of surrogate pairs, which cannot be written anywhere."""
+    return value.encode("utf-8", "replace").decode()
 
 
 def _is_text(value: Any) -> bool:

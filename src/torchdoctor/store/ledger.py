@@ -15,6 +15,7 @@ from typing import Any
 from torchdoctor.facts import KINDS, Fact
 from torchdoctor.run import Seen
 from torchdoctor.store.documents import write_json
+from torchdoctor.store.entries import MAX_INTEGER, clean_text, plain
 
 KEEP_FIRST, KEEP_LAST = 32, 96
 """Facts of one kind and subject that are kept, at either end: what changes more often is not a fact but a signal."""
@@ -143,16 +144,20 @@ def read_value(value: Any, hint: Any) -> Any:
     """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
-        return value
+        return plain(value, of_fact=True)
     if origin in (typing.Union, types.UnionType):
         return _read_union(value, args)
     if origin is list and isinstance(value, list):
         return [read_value(v, args[0]) for v in value]
     if origin is dict and isinstance(value, dict):
-        return {k: read_value(v, args[1]) for k, v in value.items()}
+        return {clean_text(k): read_value(v, args[1]) for k, v in value.items()}
     if hint is float and value is None:
         return math.nan
     is_flag = isinstance(value, bool) and hint is not bool  # a bool is an int to Python, but no number here
+    if isinstance(value, str) and hint is str:
+        return clean_text(value)
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise TypeError("a number that no float holds")
     if origin is None and not is_flag and isinstance(value, int | float if hint is float else hint):
         return value
     raise TypeError(f"expected {hint}, not {type(value).__name__}")
