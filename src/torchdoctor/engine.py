@@ -9,6 +9,7 @@ from typing import Any
 
 from torchdoctor.facts import HealthFact, RemedyFact
 from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Silenced, Verdict
+from torchdoctor.fixes import fit_fix
 from torchdoctor.last_seen import Ranks
 from torchdoctor.permits import find_permit
 from torchdoctor.rules import LoadedRule, catalogue, libraries, remedies
@@ -59,7 +60,9 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
     standing = {f.name for f in findings}
     return Verdict(
         run=describe(run),
-        findings=rank(link(findings, rules), rules),
+        findings=tuple(
+            replace(f, fix=fit_fix(f.fix, f.where, run, settings.folders)) for f in rank(link(findings, rules), rules)
+        ),
         ruled_out=tuple(r for r in ruled_out if r.name not in standing),
         not_examined=tuple(not_examined),
         examined=tuple(examined),

@@ -57,12 +57,28 @@ class Place:
     line: int | None = None
 
 
+EXAMPLE_LEAD = "For example, with your own names:"
+
+
 @dataclass(frozen=True)
 class Fix:
-    """What to change, and a line that can be pasted."""
+    """What to change, and how."""
 
     text: str
     code: str | None = None
+    """runs in the script as it stands, at the place that the finding names"""
+    example: str | None = None
+    """shows the change in usual names, where it could not be written in the script's own"""
+
+    @property
+    def listing(self) -> str | None:
+        """The code to show: what runs in the script or, failing that, the example."""
+        return self.code or self.example
+
+    @property
+    def lead(self) -> str:
+        """What stands above the listing; nothing above code that runs as it stands."""
+        return EXAMPLE_LEAD if self.example and not self.code else ""
 
 
 @dataclass(frozen=True)

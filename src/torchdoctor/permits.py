@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from torchdoctor.findings import Finding, Place
+from torchdoctor.fixes.source import read_lines
 
 COMMENT = re.compile(r"#\s*torchdoctor:\s*allow[\s:]+([\w\-, ]+)", re.IGNORECASE)
-SOURCE_BYTES = 1_000_000
-"""A source file larger than this is not opened to look for a comment."""
 
 
 def find_permit(finding: Finding, folders: Iterable[str | Path]) -> Place | None:
@@ -56,20 +55,8 @@ def find_strays(findings: Iterable[Finding], folders: Iterable[str | Path], rule
 
 
 def _allowed(file: str, line: int, folders: tuple[str, ...]) -> set[str]:
-    lines = _read(file, folders)
+    lines = read_lines(file, folders)
     match = COMMENT.search(lines[line - 1]) if 0 < line <= len(lines) else None
     if match is None:
         return set()
     return {word.lower().replace("_", "-") for word in re.split(r"[\s,]+", match.group(1)) if word}
-
-
-def _read(file: str, folders: tuple[str, ...]) -> tuple[str, ...]:
-    for folder in folders:
-        try:
-            root = Path(folder).resolve()
-            path = (root / file).resolve()
-            if path.is_relative_to(root) and path.suffix == ".py" and path.stat().st_size <= SOURCE_BYTES:
-                return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())
-        except (OSError, ValueError):
-            continue
-    return ()

@@ -138,7 +138,8 @@ class Checklist(Result):
             lines += ["", f"{made.mark}: {made.outcome.text}", *(f"  - {e.text}" for e in made.outcome.evidence)]
             if made.outcome.fix is not None:
                 lines += [f"  fix: {made.outcome.fix.text}"]
-                lines += [f"      {line}" for line in (made.outcome.fix.code or "").splitlines()]
+                lines += [f"  {made.outcome.fix.lead}"] if made.outcome.fix.lead else []
+                lines += [f"      {line}" for line in (made.outcome.fix.listing or "").splitlines()]
         passed, failed, notes, unknown = (len(self._counted(kind)) for kind in COLOURS)
         lines += ["", f"{passed} of {len(self.checked)} passed, {failed} failed"]
         lines[-1] += f", {notes} of note" if notes else ""

@@ -22,8 +22,10 @@ def dump(verdict: Verdict) -> str:
 def _annotations(finding: Finding, cwd: Path) -> Iterator[str]:
     place = next((p for p in finding.where if p.file), Place())
     cause = f"\nThis follows from {finding.consequence_of}." if finding.consequence_of else ""
-    code = f"\n{clean_block(finding.fix.code)}" if finding.fix.code else ""
-    message = f"{clean(finding.summary or finding.title)}{cause}\n{clean(finding.fix.text)}{code}"
+    listing = "\n".join(filter(None, (finding.fix.lead, clean_block(finding.fix.listing or ""))))
+    message = "\n".join(
+        filter(None, (clean(finding.summary or finding.title) + cause, clean(finding.fix.text), listing))
+    )
     properties = [("title", f"{clean(finding.title)} ({clean(finding.name)})")]
     if place.file:
         properties = [("file", shorten(place.file, cwd)), ("line", str(place.line or 1)), *properties]

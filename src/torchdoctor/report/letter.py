@@ -133,9 +133,11 @@ def headline(finding: Finding, page: Page) -> RenderableType:
 
 def change(finding: Finding, page: Page, left: int, lead: str = "") -> Iterator[RenderableType]:
     yield indent(Text.assemble((lead, "bold"), page.line(finding.fix.text)), left)
-    if finding.fix.code:
+    if finding.fix.lead:
+        yield indent(page.line(finding.fix.lead), left)
+    if finding.fix.listing:
         yield Text()
-        yield page.code(finding.fix.code, left + 4)
+        yield page.code(finding.fix.listing, left + 4)
 
 
 def consequences(

@@ -134,8 +134,10 @@ def _passage(finding: Finding, verdict: Verdict, cwd: Path, picture: str | None 
     yield ""
     yield f"**What to change.** {plain(finding.fix.text)}"
     yield ""
-    if finding.fix.code:
-        yield from ("```python", clean_block(finding.fix.code).replace("```", "` ` `"), "```", "")
+    if finding.fix.lead:
+        yield from (finding.fix.lead, "")
+    if finding.fix.listing:
+        yield from ("```python", clean_block(finding.fix.listing).replace("```", "` ` `"), "```", "")
     followers = [f for f in verdict.findings if f.consequence_of == finding.name]
     if followers:
         yield from ("What follows from it:", "", *(f"- {_brief(f)}" for f in followers), "")

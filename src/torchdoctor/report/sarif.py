@@ -42,12 +42,12 @@ def _rule(name: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, cwd: Path) -> dict[str, Any]:
-    code = f"\n{finding.fix.code}" if finding.fix.code else ""
+    fix = "\n".join(filter(None, (clean(finding.fix.text), finding.fix.lead, finding.fix.listing)))
     return {
         "ruleId": finding.name,
         "level": LEVELS[finding.severity],
         "rank": round(100 * finding.confidence, 1),
-        "message": {"text": f"{clean(finding.title)}. {clean(finding.summary)}\n{clean(finding.fix.text)}{code}"},
+        "message": {"text": f"{clean(finding.title)}. {clean(finding.summary)}\n{fix}"},
         "locations": [_location(place, cwd) for place in finding.where],
         "properties": {
             "firstStep": finding.first_step,

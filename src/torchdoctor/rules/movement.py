@@ -126,6 +126,18 @@ def rewritten(run: Run, optimizer: OptimizerFact | None, rate: float) -> tuple[s
     return written(optimizer, rate, name=name), place
 
 
+def with_setting(run: Run, **settings: float) -> str:
+    """The line that makes the script's own optimizer with these settings, or sets them in its groups."""
+    name = receiver(run, "step", "optimizer")
+    made = list(run.optimizers.values())
+    if len(made) != 1 or made[0].type not in OF_TORCH or len(made[0].groups) != 1:
+        words = "; ".join(f"group[{key!r}] = {value:g}" for key, value in settings.items())
+        return f"for group in {name}.param_groups: {words}"
+    words = "".join(f", {key}={value:g}" for key, value in settings.items())
+    rate = made[0].groups[0].get("lr")
+    return f"{name} = torch.optim.{made[0].type}(model.parameters(), lr={rate if _is_number(rate) else 1e-3:g}{words})"
+
+
 def other_arguments(optimizer: OptimizerFact) -> str:
     """The first group's hyperparameters beside the rate as they are passed on; those that torch sets itself are left
     out, but not a weight decay, which people look for."""

@@ -173,7 +173,7 @@ def _identical(run: Run, layers: list[Layer]) -> Finding | None:
         Fix(
             "Pool over the sequence or the points, not over the batch; follow one batch through the layers to find "
             "where samples become equal.",
-            "print(x.std(0).mean())  # after each layer: where it becomes 0 the samples are lost",
+            "print(hidden.std(0).mean())  # after each layer: where it becomes 0 the samples are lost",
         ),
         ("stuck-at-chance", "flat-from-start"),
         Proof.STRUCTURE,
@@ -219,7 +219,7 @@ def _lost(run: Run, layers: list[Layer]) -> Finding | None:
         Fix(
             "Follow one batch through the layers and look where the samples become alike; residual connections, "
             "normalisation or fewer layers keep them apart.",
-            "print(x.std(0).mean())  # after each layer",
+            "print(hidden.std(0).mean())  # after each layer",
         ),
         ("stuck-at-chance",),
     )

@@ -359,6 +359,13 @@ def _fix(loader: LoaderFact | None) -> Fix:
             "Draw a new random order of the samples in every epoch.",
             "order = torch.randperm(len(X)); X, y = X[order], y[order]  # at the start of every epoch",
         )
+    if loader.shuffled is None and loader.samples is None:
+        return Fix(
+            f"{loader.dataset} decides the order: shuffle its files or shards in every epoch, and draw samples from a "
+            "buffer that is much larger than a run of equal labels. A stream cannot be shuffled by its DataLoader.",
+        )
+    if loader.shuffled is None:
+        return Fix("The loader's own sampler decides the order: let it draw the samples in a new random order.")
     return Fix(
         "Let the training loader shuffle.",
         f"DataLoader(dataset, batch_size={loader.batch_size or 32}, shuffle=True)",

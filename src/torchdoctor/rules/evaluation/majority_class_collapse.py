@@ -155,7 +155,7 @@ def _fix(run: Run, weighted: bool) -> Fix:
             "counts = torch.bincount(y_train); weight = counts.sum() / (len(counts) * counts.clamp(min=1))",
         )
     return Fix(
-        "Compare the logits of two different inputs: equal logits mean that the network is dead, different ones that a "
-        "bias, a prior or the order of the data forces one answer.",
+        "To find out what to change, compare the logits of two different inputs: equal logits mean that the network is "
+        "dead, different ones that a bias, a prior or the order of the data forces one answer.",
         "with torch.no_grad(): print(model(x[:2]), model(x[:2]).std(0))",
     )

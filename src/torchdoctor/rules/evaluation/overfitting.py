@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import baseline, curves, outcomes
+from torchdoctor.rules import baseline, curves, movement, outcomes
 from torchdoctor.rules.curves import Curve, figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -277,5 +277,5 @@ def _fix(run: Run, turn: Turn | None) -> Fix:
         )
     return Fix(
         f"More data or augmentation first; then weight decay and dropout{keep}.",
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)",
+        movement.with_setting(run, weight_decay=1e-2),
     )

@@ -49,7 +49,7 @@ import numpy as np
 
 from torchdoctor.facts import SharpnessFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
-from torchdoctor.rules import baseline, curves
+from torchdoctor.rules import baseline, curves, movement
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -113,7 +113,7 @@ def detect(run: Run) -> Iterator[Finding]:
         fix=Fix(
             "Lower frequencies or smaller initial weights, where there are such; weight decay; smaller batches or a "
             "larger rate; or average the weights of the last epochs.",
-            "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-1)",
+            movement.with_setting(run, weight_decay=1e-1),
         ),
         evidence=[
             Evidence(

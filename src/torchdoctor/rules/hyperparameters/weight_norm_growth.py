@@ -160,7 +160,7 @@ def _finding(run: Run, trace: Trace, growth_L: Floats, typical: float, late: flo
         ),
         fix=Fix(
             "Give the loss a floor (a margin, normalised outputs), check the sign of its penalties; then add decay.",
-            "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)",
+            movement.with_setting(run, weight_decay=0.05),
         ),
         evidence=evidence,
         where=[Place(parameter=trace.columns[worst])],

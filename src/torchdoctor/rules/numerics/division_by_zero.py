@@ -39,6 +39,7 @@ from collections.abc import Iterator
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding, Fix
 from torchdoctor.rules import births
+from torchdoctor.rules.numerics.operands import divisor_of, guarded
 from torchdoctor.rules.numerics.operations import CONSEQUENCES, Birth, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -72,7 +73,9 @@ def _words(birth: Birth) -> tuple[str, str, str]:
     if birth.operator == "mean":
         return "the mean of nothing", "are over an empty selection", "loss[mask].sum() / mask.sum().clamp_min(1)"
     if birth.operator.replace("_", "") in SPREADS:
-        return "the spread of too few values", "are over too few values", "x.std(dim=0, correction=0)"
+        return "the spread of too few values", "are over too few values", "value.std(dim=0, correction=0)"
     if birth.operator == "atan2":
         return "atan2 at the origin", "have both coordinates zero", "torch.atan2(y, x + 1e-8)"
-    return "a division by zero", "are divided by zero", "x / divisor.clamp_min(1e-8)"
+    divisor = divisor_of(birth.source_line)
+    code = guarded(divisor, "clamp_min(1e-8)", "{}") if divisor is not None else "value / divisor.clamp_min(1e-8)"
+    return "a division by zero", "are divided by zero", code

@@ -37,7 +37,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchdoctor.findings import Finding, Fix
-from torchdoctor.rules.numerics.operations import CONSEQUENCES, find_birth, tell
+from torchdoctor.rules.numerics.operands import argument_of, guarded
+from torchdoctor.rules.numerics.operations import CONSEQUENCES, Birth, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
 from torchdoctor.signals import LOSS_TRAIN
@@ -59,6 +60,13 @@ def detect(run: Run) -> Iterator[Finding]:
         fix=Fix(
             "Stay in the log domain (log_softmax, logsigmoid, cross_entropy on raw scores, xlogy for p log p), or keep "
             "what goes into the log above zero.",
-            "torch.log(x.clamp_min(1e-8))",
+            _code(birth),
         ),
     )
+
+
+def _code(birth: Birth) -> str:
+    quantity = argument_of(birth.source_line, "log", "log2", "log10")
+    if quantity is None:
+        return "torch.log(value.clamp_min(1e-8))"
+    return guarded(quantity, "clamp_min(1e-8)", "torch.log({})")

@@ -46,6 +46,11 @@ class Birth:
     """what went in, where it broke"""
 
     @property
+    def source_line(self) -> str | None:
+        """The script's line that made it, where the record holds it."""
+        return self.fact.code if isinstance(self.fact, BirthFact) else None
+
+    @property
     def at(self) -> str:
         given = "in" if self.checked else "fed by"
         layer = f", {given} {self.fact.module}" if self.fact.module else ""

@@ -35,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchdoctor.findings import Finding, Fix
+from torchdoctor.rules.numerics.operands import argument_of, guarded
 from torchdoctor.rules.numerics.operations import CONSEQUENCES, Birth, find_birth, tell
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -66,11 +67,17 @@ def _words(birth: Birth) -> tuple[str, str, str]:
         return (
             f"{birth.operator} at the border of its range",
             edge,
-            f"torch.{birth.operator}(x.clamp(-1 + 1e-6, 1 - 1e-6))",
+            _guard(birth, "clamp(-1 + 1e-6, 1 - 1e-6)", f"torch.{birth.operator}({{}})"),
         )
     if birth.operator == "pow":
         what = "a fractional power at zero" if birth.backward else "a fractional power of a negative number"
-        return what, "are exactly zero" if birth.backward else "are below zero", "x.clamp_min(1e-8).pow(p)"
+        return what, "are exactly zero" if birth.backward else "are below zero", "value.clamp_min(1e-8).pow(p)"
     if birth.backward:
-        return "a square root at zero", "are exactly zero", "torch.sqrt(x + 1e-8)"
-    return "the square root of a negative number", "are below zero", "torch.sqrt(x.clamp_min(0) + 1e-8)"
+        return "a square root at zero", "are exactly zero", _guard(birth, "add(1e-8)", "torch.sqrt({})")
+    code = _guard(birth, "clamp_min(0).add(1e-8)", "torch.sqrt({})")
+    return "the square root of a negative number", "are below zero", code
+
+
+def _guard(birth: Birth, guard: str, whole: str) -> str:
+    quantity = argument_of(birth.source_line, "sqrt", "acos", "arccos", "asin", "arcsin")
+    return guarded(quantity, guard, whole) if quantity is not None else whole.format(f"value.{guard}")

@@ -218,8 +218,7 @@ def _decayed(run: Run, names: Sequence[str]) -> Finding:
         ],
         fix=Fix(
             "Freeze them and leave them out of the optimizer.",
-            f"model.{names[0]}.requires_grad_(False)\n"
-            "optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])",
+            f"for name in {list(names)!r}:\n    model.get_parameter(name).requires_grad_(False)",
         ),
     )
 
