@@ -25,7 +25,7 @@ def test_units_that_never_fire(kind: str) -> None:
                 module.bias.fill_(-20.0)  # type: ignore[union-attr]
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "dead-relu" and outcome.severity is Severity.ERROR
-    assert outcome.fix is not None and "zeros_" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "zeros_" in (outcome.fix.listing or "")
 
 
 def test_units_of_a_transformer_that_never_fire() -> None:

@@ -58,7 +58,7 @@ def test_looking_ahead(kind: str) -> None:
     train = loader(ids[:, :-1], ids[:, 1:].clone())
     outcome = Program(Language(kind, True), train, token_loss).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "missing-target-shift"
-    assert "body" in outcome.text and outcome.fix is not None and outcome.fix.code
+    assert "body" in outcome.text and outcome.fix is not None and outcome.fix.listing
     assert outcome.figures["changed"] == (6 if kind in ("lstm", "gru", "attention") else 1)
     assert Program(Language(kind, False), train, token_loss).outcome(NAME).passed
 
@@ -68,7 +68,7 @@ def test_a_transformer_without_its_mask() -> None:
     program.model = Decoder(causal=False)
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "missing-target-shift"
-    assert outcome.fix is not None and "is_causal" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "is_causal" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "decoder"])
@@ -77,7 +77,7 @@ def test_targets_that_are_not_shifted(kind: str) -> None:
     model = Decoder() if kind == "decoder" else Language(kind, False)
     outcome = Program(model, loader(ids, ids.clone()), token_loss).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "missing-target-shift"
-    assert outcome.fix is not None and "ids[:, :-1], ids[:, 1:]" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "ids[:, :-1], ids[:, 1:]" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("ahead", [False, True])

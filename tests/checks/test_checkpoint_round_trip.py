@@ -132,7 +132,7 @@ def test_a_state_that_state_dict_does_not_hold(kind: str, keep: Callable[[nn.Mod
     program.model = Centred(program.model, keep)
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "resume-without-state" and "centre" in outcome.text
-    assert outcome.fix is not None and "register_buffer('centre'" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "register_buffer('centre'" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "rnn", "decoder"])

@@ -272,7 +272,7 @@ def test_parameters_of_the_loss_are_told_as_such(within_step: bool) -> None:
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "parameters-not-optimized"
     assert "the loss function has one parameter of its own (of shape (4, 4))" in outcome.text
-    assert outcome.fix is not None and "*loss_fn.parameters()" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "*loss_fn.parameters()" in (outcome.fix.listing or "")
     criterion.eval()  # a critic that is to stay as it is
     assert program.outcome(NAME).passed
 

@@ -111,7 +111,7 @@ def test_a_type_that_the_model_does_not_take(kind: str, dtype: torch.dtype) -> N
     program.train = loader(x.to(dtype), y)
     outcome = program.outcome(NAME)
     assert outcome.passed is False and str(dtype).removeprefix("torch.") in outcome.text
-    assert outcome.fix is not None and "float()" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "float()" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("kind", FLOATS)

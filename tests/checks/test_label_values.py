@@ -33,7 +33,7 @@ def test_labels_counted_from_one(kind: str) -> None:
     program.train = loader(x, y + 1)
     outcome = program.outcome(NAME)
     assert outcome.diagnosis == "invalid-labels" and outcome.severity is Severity.ERROR
-    assert outcome.fix is not None and outcome.fix.code == "y = y - 1"
+    assert outcome.fix is not None and outcome.fix.listing == "y = y - 1"
 
 
 @pytest.mark.parametrize("kind", CLASSES)
@@ -44,7 +44,7 @@ def test_minus_one_for_no_label(kind: str) -> None:
     program.train = loader(x, y)
     outcome = program.outcome(NAME)
     assert outcome.diagnosis == "invalid-labels" and "-1" in outcome.text
-    assert outcome.fix is not None and "ignore_index=-1" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "ignore_index=-1" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "by hand"])
@@ -222,7 +222,7 @@ def test_a_binary_class_that_is_nearly_all() -> None:
     program.train, program.val = loader(x, y.float()[:, None]), None
     outcome = program.outcome(NAME)
     assert outcome.diagnosis == "class-imbalance"
-    assert outcome.fix is not None and "pos_weight" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "pos_weight" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("how", ["weights", "sampler", "mild"])
@@ -412,7 +412,7 @@ def padded(program: Program, longest: int = 12) -> Program:
 def test_padding_that_counts_as_targets() -> None:
     outcome = padded(HEALTHY["decoder"]()).outcome(NAME)
     assert outcome.passed is False and outcome.severity is Severity.WARNING and "padding" in outcome.text
-    assert outcome.figures["share"] > 0.5 and outcome.fix is not None and "ignore_index=0" in (outcome.fix.code or "")
+    assert outcome.figures["share"] > 0.5 and outcome.fix is not None and "ignore_index=0" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("how", ["ignored", "masked", "weighted"])

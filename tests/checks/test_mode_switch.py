@@ -45,7 +45,7 @@ def test_dropout_by_a_function_that_is_not_told(kind: str) -> None:
     outcome = _then(kind, lambda _model, x: F.dropout(x, 0.1)).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "train-mode-in-evaluation"
     assert outcome.severity is Severity.WARNING and "test_mode_switch.py" in outcome.text
-    assert outcome.fix is not None and "self.training" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "self.training" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("kind", ["mlp", "multilabel", "autoencoder", "rnn"])

@@ -85,7 +85,7 @@ def test_floats_where_classes_are_needed(kind: str) -> None:
     x, y = program.train.dataset[:]
     outcome = Program(program.model, loader(x, y.float()), program.loss_fn).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "invalid-labels"
-    assert outcome.fix is not None and ".long()" in (outcome.fix.code or "")
+    assert outcome.fix is not None and ".long()" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("kind", _regressors())
@@ -94,7 +94,7 @@ def test_classes_where_floats_are_needed(kind: str) -> None:
     y = torch.randint(0, 2, (64, 1))
     outcome = Program(model, loader(x, y), nn.BCEWithLogitsLoss()).outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "invalid-labels"
-    assert outcome.fix is not None and ".float()" in (outcome.fix.code or "")
+    assert outcome.fix is not None and ".float()" in (outcome.fix.listing or "")
     assert Program(model, loader(x, y.float()), nn.BCEWithLogitsLoss()).outcome(NAME).passed
 
 

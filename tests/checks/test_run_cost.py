@@ -75,7 +75,7 @@ def test_a_loader_that_is_waited_for(kind: str) -> None:
     outcome = program.outcome(NAME, quick=True)
     assert outcome.passed is False and outcome.diagnosis == "input-bound"
     assert outcome.severity is Severity.WARNING and outcome.figures["data_share"] > 0.4
-    assert outcome.fix is not None and "num_workers" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "num_workers" in (outcome.fix.listing or "")
 
 
 def test_without_a_length() -> None:

@@ -57,7 +57,7 @@ class Reader(nn.Module):
 def test_batch_first_wrong(kind: str) -> None:
     outcome = Program(Reader(kind, False), loader(*_sequences()), nn.CrossEntropyLoss()).outcome(NAME)
     assert outcome.passed is False and "body" in outcome.text
-    assert outcome.fix is not None and "batch_first=True" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "batch_first=True" in (outcome.fix.listing or "")
     assert Program(Reader(kind, True), loader(*_sequences()), nn.CrossEntropyLoss()).outcome(NAME).passed
 
 

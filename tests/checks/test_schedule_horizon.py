@@ -93,7 +93,7 @@ def test_stepped_in_the_other_unit(kind: str) -> None:
     outcome = _outcome(FITTING[kind][0], OTHERWISE[kind])
     assert outcome.passed is False and outcome.diagnosis == "scheduler-misuse"
     assert outcome.severity is Severity.ERROR and f"after every {FITTING[kind][1]}" in outcome.text
-    assert outcome.fix is not None and "scheduler.step()" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "scheduler.step()" in (outcome.fix.listing or "")
 
 
 MISFITS: dict[str, tuple[Make, str, str]] = {

@@ -65,7 +65,7 @@ def test_a_part_that_is_saved_and_not_loaded(style: str, lacks: str, tmp_path: P
     assert outcome.passed is False and outcome.diagnosis == "resume-without-state"
     assert outcome.severity is Severity.WARNING and LOST[lacks] in outcome.text
     assert f"{LOST[lacks]}: in the file, and not loaded" in [e.text for e in outcome.evidence]
-    assert outcome.fix is not None and "torch.save" not in (outcome.fix.code or "")
+    assert outcome.fix is not None and "torch.save" not in (outcome.fix.listing or "")
     assert [Path(p.file or "").name for p in outcome.where] == ["train.py", "train.py"]
 
 
@@ -75,7 +75,7 @@ def test_a_part_that_is_not_saved(style: str, lacks: str, tmp_path: Path) -> Non
     outcome = STYLES[style](tmp_path, (lacks,), (lacks,))
     assert outcome.passed is False and outcome.severity is Severity.WARNING
     assert f"{LOST[lacks]}: not in the file" in [e.text for e in outcome.evidence]
-    assert outcome.fix is not None and f'"{lacks}": ' in (outcome.fix.code or "")
+    assert outcome.fix is not None and f'"{lacks}": ' in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -125,7 +125,7 @@ def test_an_option_for_the_seed_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     script = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--seed', type=int)\n"
     fact = StartsFact(2, 8, first_step=0, signal="loss.train")
     outcome = said(tmp_path, monkeypatch, Compared(fact, [], [[], []]), script)
-    assert outcome.fix is not None and outcome.fix.code == "--seed=0"
+    assert outcome.fix is not None and outcome.fix.listing == "--seed=0"
 
 
 def test_what_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

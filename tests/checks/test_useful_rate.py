@@ -22,7 +22,7 @@ def test_a_rate_at_which_the_loss_diverges(kind: str) -> None:
     outcome = program.outcome(NAME)
     assert outcome.passed is False and outcome.diagnosis == "learning-rate-too-high"
     assert outcome.severity is Severity.ERROR and outcome.figures["divergence"] < 10
-    assert outcome.fix is not None and "torch.optim.Adam" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "torch.optim.Adam" in (outcome.fix.listing or "")
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn", "regression", "multilabel", "autoencoder", "rnn"])

@@ -121,7 +121,7 @@ def test_by_reading_alone() -> None:
     program.train = DataLoader(Direct(program.train.dataset, ""), 16, num_workers=2)
     outcome = program.outcome(NAME, quick=True)
     assert outcome.diagnosis == "repeated-batch" and "dataset.rng" in outcome.evidence[0].text
-    assert outcome.fix is not None and "info.dataset.rng" in (outcome.fix.code or "")
+    assert outcome.fix is not None and "info.dataset.rng" in (outcome.fix.listing or "")
     program = HEALTHY["mlp"]()
     program.train = noisy(program, "torch", num_workers=2)
     outcome = program.outcome(NAME, quick=True)

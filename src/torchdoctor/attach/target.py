@@ -32,6 +32,12 @@ class Target:
         return [*flag, self.what, *self.arguments]
 
     @property
+    def source_folders(self) -> list[Path]:
+        """The folder in which the script itself lies, where it is a file or a folder."""
+        path = Path(self.what).absolute()
+        return [path.parent] if self.kind == FILE else [path] if self.kind == FOLDER else []
+
+    @property
     def stem(self) -> str:
         """A short word for it, to name the run by."""
         if self.kind == CODE:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torchdoctor.checks.check import PARTS, Check, Outcome
-from torchdoctor.findings import Finding, Proof, Severity
+from torchdoctor.findings import Finding, Place, Proof, Severity
+from torchdoctor.fixes import fit_fix
 from torchdoctor.instruments.result import Result, plain
 from torchdoctor.plots.figure import new_figure
 from torchdoctor.rules import catalogue
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+    from torchdoctor.run import Run
 
 MARKS = {True: "ok", False: "FAIL", None: "-"}
 COLOURS = {"passed": "#009E73", "failed": "#D55E00", "of note": "#56B4E9", "not examined": "#999999"}
@@ -43,6 +47,14 @@ class Checked:
         if outcome.passed is None:
             return "not examined"
         return "passed" if outcome.passed else "of note" if outcome.severity is Severity.INFO else "failed"
+
+    def fitted(self, places: Sequence[Place], run: Run | None, folders: Sequence[str]) -> Checked:
+        """Return the check with a fix that runs in the script, or with an example; `places` lie in the script."""
+        outcome = self.outcome
+        if outcome.fix is None:
+            return self
+        fix = fit_fix(outcome.fix, (*outcome.where, *places), run, folders)
+        return replace(self, outcome=replace(outcome, fix=fix))
 
     def to_dict(self) -> dict[str, Any]:
         return {

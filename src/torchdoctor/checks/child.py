@@ -11,6 +11,7 @@ from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.target import Target
 from torchdoctor.checks.script.watch import ScriptWatch
 from torchdoctor.errors import UnknownNameError
+from torchdoctor.opening import current_folder
 from torchdoctor.takeover.child import Child, serve
 from torchdoctor.takeover.limits import lift_epochs
 
@@ -29,7 +30,8 @@ def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
     from torchdoctor.checks.script.checkpoints import find_checkpoints
 
     quick: bool = child.request["quick"]
-    verdict = prove(rehearsal.run)
+    folders = source_folders(child)
+    verdict = prove(rehearsal.run, folders)
     child.tell(verdict=verdict.to_dict(), steps=rehearsal.run.steps)
     bench = lay_bench(rehearsal, quick)
     bench.target = Target(*(child.request[name] for name in ("kind", "what")), tuple(child.request["arguments"]))
@@ -42,7 +44,10 @@ def check(watch: ScriptWatch, child: Child, rehearsal: Rehearsal) -> None:
     child.tell(why_not=rehearsal.why_not, epochs=bench.epochs)
 
     def told(check: Any, made: Checked | None) -> None:
-        child.tell(**({"began": check.name} if made is None else {"made": made.to_dict()}))
+        if made is None:
+            child.tell(began=check.name)
+        else:
+            child.tell(made=made.fitted((), rehearsal.run, folders).to_dict())
 
     try:
         chosen = choose(quick, child.request["checks"])
@@ -60,17 +65,24 @@ def lay_bench(rehearsal: Rehearsal, quick: bool) -> Bench:
     return Bench(**vars(lay_out(rehearsal)), quick=quick)
 
 
-def prove(run: Run) -> Verdict:
+def prove(run: Run, folders: tuple[str, ...]) -> Verdict:
     """What the rules say of the rehearsal: what is proved by structure, since its curves are those of seconds."""
     from torchdoctor.engine import examine
     from torchdoctor.findings import Proof
+    from torchdoctor.settings import Settings
 
-    verdict = examine(run)
+    verdict = examine(run, settings=Settings(folders=folders))
     return replace(verdict, findings=tuple(f for f in verdict.findings if f.proof is Proof.STRUCTURE))
 
 
+def source_folders(child: Child) -> tuple[str, ...]:
+    """Return where the script's source may be read: below the current folder and the script's own."""
+    target = Target(*(child.request[name] for name in ("kind", "what")))
+    return tuple(str(folder) for folder in (current_folder(), *target.source_folders))
+
+
 def tell_verdict(child: Child, run: Run) -> None:
-    child.tell(verdict=prove(run).to_dict(), steps=run.steps)
+    child.tell(verdict=prove(run, source_folders(child)).to_dict(), steps=run.steps)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torchdoctor.attach.guard import unseen
+from torchdoctor.attach.places import caller
 from torchdoctor.checks.bench import Bench
 from torchdoctor.checks.bottleneck import name_bottleneck
 from torchdoctor.checks.check import Check
@@ -18,8 +19,10 @@ from torchdoctor.checks.checklist import Checked, Checklist
 from torchdoctor.checks.model.looks import looks_of
 from torchdoctor.checks.performing import choose, perform
 from torchdoctor.errors import UsageError
+from torchdoctor.findings import Place
 from torchdoctor.instruments.batches import first_batches
 from torchdoctor.instruments.subject import StepFn, Subject
+from torchdoctor.opening import current_folder
 
 log = logging.getLogger("torchdoctor")
 
@@ -83,7 +86,9 @@ def check(
         if any(c.check.needs_loss for c in chosen):
             _check_use(bench)
         made = perform(bench, chosen, bar.tell)
-    return Checklist(made, name_bottleneck(bench))
+    place = caller()
+    places = [Place(file=place.file, line=place.line)] if place is not None else []
+    return Checklist([c.fitted(places, None, [str(current_folder())]) for c in made], name_bottleneck(bench))
 
 
 def _several(role: str, given: Any, *needs: str) -> list[Any]:

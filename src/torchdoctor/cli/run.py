@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +16,7 @@ from torchdoctor.attach.bottom import Departure
 from torchdoctor.attach.options import RUNS_FOLDER, Options, is_disabled
 from torchdoctor.attach.ranks import make_name, speaks
 from torchdoctor.attach.script import Around, conclude
-from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
+from torchdoctor.attach.target import read_target
 from torchdoctor.cli import USAGE_STATUS, fail
 from torchdoctor.cli.choices import with_choices, write_flags
 from torchdoctor.cli.running import Request, perform
@@ -146,7 +145,7 @@ def read_request(
 ) -> Request:
     """Check everything the user asked for before the script starts; UsageError says what is wrong with it."""
     target = read_target(words, after_dashes=after_dashes)
-    settings = read_settings(config, select, ignore, severity, threshold, _source_folders(target))
+    settings = read_settings(config, select, ignore, severity, threshold, target.source_folders)
     folder = absolute(out)
     options = Options(
         prints=True,
@@ -175,9 +174,3 @@ def read_request(
         flags=write_flags(select, ignore, severity, threshold, config),
         output=name_output(output, "--output") if output is not None else None,
     )
-
-
-def _source_folders(target: Target) -> list[Path]:
-    """Where the script itself lies, beside the current folder."""
-    path = absolute(target.what)
-    return [path.parent] if target.kind == FILE else [path] if target.kind == FOLDER else []

@@ -15,7 +15,7 @@ from torchdoctor.facts import CallSiteFact, SchedulerFact
 from torchdoctor.findings import Fix, Place
 from torchdoctor.fixes import roles
 from torchdoctor.fixes.calls import merge_call
-from torchdoctor.fixes.names import Replacement, apply_replacements, unbound_names
+from torchdoctor.fixes.names import Replacement, apply_replacements, assigned_names, unbound_names
 from torchdoctor.fixes.scopes import Scope, attributes_of_self, find_scopes, innermost, statement_at
 from torchdoctor.fixes.source import parse_source
 from torchdoctor.run import Run
@@ -80,13 +80,14 @@ def fit_fix(fix: Fix, places: Iterable[Place], run: Run | None, folders: Iterabl
 def fit_code(code: str, places: Iterable[Place], run: Run | None, folders: tuple[str | Path, ...]) -> Fitted | None:
     """Return the code in the names of the first scope in which all of it means something; None if there is none."""
     sites = []
-    for place in (*(place for place in places if place.file and place.line), *_recorded_places(run)):
+    named = [place for place in places if place.file and place.line]
+    for place in (*named, *_recorded_places(run)):
         tree = parse_source(place.file or "", folders)
         if tree is not None:
             sites.append((place, tree, innermost(find_scopes(tree), place.line or 1)))
     for is_known in (Scope.owns, Scope.sees):  # a variable of an outer scope may not be set yet
         for place, tree, scope in sites:
-            completed = _complete(code, scope, place)
+            completed = _complete(code, scope, place.line if place in named else None)
             if completed is None:
                 continue
             fitted = _rename(merge_call(completed, tree, place, run) or completed, scope, tree, run, is_known)
@@ -108,9 +109,9 @@ def _recorded_places(run: Run | None) -> Iterator[Place]:
                 yield Place(file=site.file, line=site.line)
 
 
-def _complete(code: str, scope: Scope, place: Place) -> str | None:
-    """Give a lone `with ...:` the script's own statement as its body; None where the code stays torn."""
-    statement = statement_at(scope, place.line or 0)
+def _complete(code: str, scope: Scope, line: int | None) -> str | None:
+    """Give a lone `with ...:` the script's own statement at a line as its body; None where the code stays torn."""
+    statement = statement_at(scope, line) if line is not None else None
     if code.startswith("with ") and "\n" not in code and not _parses(code) and statement is not None:
         code = f"{code}\n    {ast.unparse(statement)}"
     return code if _parses(code) and _has_effect(code, scope) else None
@@ -156,6 +157,8 @@ def _rename(
             imports[f"import {module}" + (f" as {name}" if name != module else "")] = None
         else:
             return None
+    results = [n for n in assigned_names(code) if n in ROLE_OF_NAME and ROLE_OF_NAME[n] in known]
+    replacements += [Replacement(name, known[ROLE_OF_NAME[name]]) for name in results]
     if not _attributes_exist(code, tree):
         return None
     body = apply_replacements(code, replacements)

@@ -21,6 +21,14 @@ def unbound_names(code: str) -> list[str]:
     return list(found)
 
 
+def assigned_names(code: str) -> list[str]:
+    """Return the names that the code assigns and does not read again, so that the script has to."""
+    nodes = list(ast.walk(ast.parse(code)))
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    return [target.id for target in targets if isinstance(target, ast.Name) and target.id not in read]
+
+
 def _collect(statements: list[ast.stmt], bound: set[str], found: dict[str, None]) -> None:
     for statement in statements:
         if isinstance(statement, ast.FunctionDef):
