@@ -234,8 +234,10 @@ def _failed(error: BaseException) -> Ending:
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An exception as run.json keeps it."""
     from torchdoctor.attach.places import is_user_file
+    from torchdoctor.scrubbing import scrub_text
 
-    told: dict[str, Any] = {"type": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT]}
+    message = scrub_text(str(error)[: 4 * MESSAGE_LIMIT])  # before it is cut: half a secret would not be recognised
+    told: dict[str, Any] = {"type": type(error).__name__, "message": message[:MESSAGE_LIMIT]}
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_user_file(frame.f_code.co_filename):
             told.update(file=frame.f_code.co_filename, line=line)
