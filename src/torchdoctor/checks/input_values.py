@@ -15,6 +15,7 @@ from torchdoctor.checks.check import DATA, Check, Outcome, failed, passed, skipp
 from torchdoctor.checks.data.contamination import contaminated
 from torchdoctor.checks.data.sources import Source, inputs_of
 from torchdoctor.checks.model.looks import Look, Looks, Lookup, look_at, looks_of
+from torchdoctor.checks.model.mode_modules import sensitive_of
 from torchdoctor.checks.model.records import found, main_input, outcome_of, record_of, worst_of
 from torchdoctor.facts import TRAIN, InputsFact
 from torchdoctor.findings import Fix, Severity
@@ -56,7 +57,7 @@ def perform(bench: Bench) -> Outcome:
         _judge_variety(run),
         _judge_scale(bench, looks, run),
     )
-    return judged or _pass(looks, run)
+    return judged or _pass(bench, looks, run)
 
 
 def _said(looks: Looks) -> str:
@@ -222,8 +223,7 @@ def _judge_scale(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
     if finding is not None and finding.severity is not Severity.INFO and not scaled_inside:
         return outcome_of(finding, Severity.INFO if told else None, size=size)
     given = main_input(looks.train[0])
-    normalised = any(name in kind for kind in looks.modules[:FIRST_MODULES] for name in NORMS)
-    if normalised or reached is None or given is None or looks.train[0].lookups:
+    if _normalises(bench, looks) or reached is None or given is None or looks.train[0].lookups:
         return None
     if given.dtype == torch.uint8 and reached >= LARGE:
         text = f"bytes reach the first layer as numbers of size {figure(reached)}: they are converted and not scaled"
@@ -241,6 +241,14 @@ def _judge_scale(bench: Bench, looks: Looks, run: Run) -> Outcome | None:
     return None
 
 
+def _normalises(bench: Bench, looks: Looks) -> bool:
+    """Return whether a normalisation is among the first modules and acts on the batch or by statistics that it has."""
+    norms = [m for m in sensitive_of(bench.model) if not m.drops]
+    idle = bool(norms) and all(not m.module.training and m.has_initial_statistics for m in norms)
+    kinds = [kind for kind in looks.modules[:FIRST_MODULES] if not (idle and "BatchNorm" in kind)]
+    return any(name in kind for kind in kinds for name in NORMS)
+
+
 def _size(tensors: list[Tensor | None]) -> float | None:
     """Root mean square, the median over the tensors; None for ids."""
     floats = [tensor.float() for tensor in tensors if tensor is not None and tensor.is_floating_point()]
@@ -249,14 +257,14 @@ def _size(tensors: list[Tensor | None]) -> float | None:
     return sizes[len(sizes) // 2] if sizes else None
 
 
-def _pass(looks: Looks, run: Run) -> Outcome:
-    said = list(_described(looks, run))
+def _pass(bench: Bench, looks: Looks, run: Run) -> Outcome:
+    said = list(_described(bench, looks, run))
     if looks.error is not None:
         return skipped(f"as far as the training step goes ({_said(looks)}), {'; '.join(said)}")
     return passed("; ".join(said), batches=len(looks.train))
 
 
-def _described(looks: Looks, run: Run) -> Iterator[str]:
+def _described(bench: Bench, looks: Looks, run: Run) -> Iterator[str]:
     facts = [f for f in run.facts(InputsFact) if f.phase == TRAIN and f.role == "input"]
     lookups = {lookup.module: lookup for look in looks.train for lookup in look.lookups}
     if lookups:
@@ -268,7 +276,7 @@ def _described(looks: Looks, run: Run) -> Iterator[str]:
         low, high = min(f.low or 0.0 for f in floats), max(f.high or 0.0 for f in floats)
         mean, std = floats[0].mean or 0.0, floats[0].std or 0.0
         yield f"values from {figure(low)} to {figure(high)}, mean {figure(mean)}, spread {figure(std)}"
-        if math.hypot(mean, std) >= LARGE:
+        if math.hypot(mean, std) >= LARGE and _normalises(bench, looks):
             yield "the model normalises them itself"
     if not lookups and not floats and facts:
         yield f"{facts[0].dtype} values, none of them unusual"

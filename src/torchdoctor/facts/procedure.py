@@ -98,6 +98,9 @@ class ModesFact(Fact):
     norm_eval: list[str] = field(default_factory=list)
     norm_frozen: list[str] = field(default_factory=list)
     """of norm_eval: those whose own weight does not require gradients either (frozen on purpose)"""
+    norm_idle: list[str] = field(default_factory=list)
+    """of norm_eval, in training passes of a model in train mode: those whose running statistics are still those of a
+    new module (mean 0, variance 1), so that they normalise nothing"""
     passes: int = 1
     file: str | None = None
     line: int | None = None

@@ -12,12 +12,18 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
-from torchdoctor.facts import ModesFact
+from torchdoctor.facts import TRAIN, ModesFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.regularizers import dropout_share
 
 NAMES_KEPT = 64
 STATES_KEPT = 64
+
+
+def has_initial_statistics(norm: Any) -> bool:
+    """Return whether the running statistics are those of a new module: in eval mode it then normalises nothing."""
+    mean, var = getattr(norm, "running_mean", None), getattr(norm, "running_var", None)
+    return mean is not None and var is not None and not bool(mean.any()) and bool((var == 1).all())
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class ModesProbe:
             "norm_training": [],
             "norm_eval": [],
             "norm_frozen": [],
+            "norm_idle": [],
         }
         for (path, ref, dropout), training in zip(self._modules(model), modes.flags, strict=False):
             lists[f"{'dropout' if dropout else 'norm'}_{'training' if training else 'eval'}"].append(path)
@@ -78,6 +85,8 @@ class ModesProbe:
             weight = getattr(module, "weight", None)
             if not dropout and not training and weight is not None and not weight.requires_grad:
                 lists["norm_frozen"].append(path)
+            elif not dropout and not training and modes.training and phase == TRAIN and has_initial_statistics(module):
+                lists["norm_idle"].append(path)
         fact = ModesFact(
             model=name,
             phase=phase,

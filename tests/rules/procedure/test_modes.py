@@ -57,6 +57,12 @@ class TestEvalModeInTraining:
         assert "75%" in found.title and found.fix.code == "self.net.train()"
         assert found.where[0].line == 33
 
+    def test_new_batch_norm_that_is_kept_in_eval_mode(self) -> None:
+        kept = {"dropout_training": ["drop"], "norm_eval": ["bn"]}
+        (found,) = findings(run().fact(modes("train", True, **kept, norm_idle=["bn"])).build(), EVAL)
+        assert found.severity is Severity.WARNING and found.where[1].module == "bn"
+        assert not run().fact(modes("train", True, **kept)).detect(EVAL)
+
     def test_in_eval_mode_from_the_start_without_norms_is_a_warning(self) -> None:
         built = run().fact(modes("train", False, dropout_eval=["drop"])).build()
         assert [f.severity for f in findings(built, EVAL)] == [Severity.WARNING]

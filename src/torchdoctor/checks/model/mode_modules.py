@@ -16,6 +16,7 @@ from torchdoctor.checks.check import Outcome, failed
 from torchdoctor.checks.cost.run_plan import updates_of
 from torchdoctor.findings import Fix, Place, Severity
 from torchdoctor.instruments.tables import listed
+from torchdoctor.probes.modes import has_initial_statistics
 from torchdoctor.probes.regularizers import dropout_share
 
 NEARLY_ALL = 0.9
@@ -52,8 +53,7 @@ class Sensitive:
     @property
     def has_initial_statistics(self) -> bool:
         """The running statistics are those of a new module: in eval mode it normalises nothing."""
-        mean, var = self.module.running_mean, self.module.running_var
-        return not self.drops and mean is not None and not bool(mean.any()) and bool((var == 1).all())
+        return not self.drops and has_initial_statistics(self.module)
 
 
 @dataclass(frozen=True)

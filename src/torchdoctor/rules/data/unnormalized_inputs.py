@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchdoctor.distributions.gaps import nanmedian
-from torchdoctor.facts import TRAIN, UNKNOWN, InputsFact
+from torchdoctor.facts import TRAIN, UNKNOWN, InputsFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Severity
 from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import Floats, figure
@@ -156,7 +156,7 @@ def detect_inputs(run: Run) -> Iterator[Finding]:
     harmed = start is not None and start >= FAR_FROM_CHANCE and (gain is None or gain < USUAL_GAIN)
     if not extreme and not (harmed and scale.size >= LARGE):
         return
-    handled = _starts_with(run, NORMS) or (gain is not None and gain < SHRUNK)
+    handled = _starts_with(run, acting_norms(run)) or (gain is not None and gain < SHRUNK)
     if handled and not extreme:
         return
     severity = Severity.INFO if handled else Severity.WARNING
@@ -210,6 +210,13 @@ def first_loss_over_chance(run: Run) -> float | None:
     if not len(trace) or trace.steps[0] > 1 or not np.isfinite(trace.values[0]):
         return None
     return float(trace.values[0]) / guess
+
+
+def acting_norms(run: Run) -> tuple[str, ...]:
+    """Return the kinds of normalisation that act: batch norm that is kept in eval mode as it was made does not."""
+    modes = [f for f in run.facts(ModesFact) if f.phase == TRAIN]
+    idle = any(f.norm_idle and not f.norm_training for f in modes)
+    return tuple(n for n in NORMS if not idle or "BatchNorm" not in n)
 
 
 def _starts_with(run: Run, kinds: tuple[str, ...]) -> bool:

@@ -14,7 +14,9 @@ library that hands it out in eval mode (Hugging Face's `from_pretrained` does).
 ## How it is detected
 Every change of mode of the forward passes that a backward follows is recorded. The finding stands if the root module
 is in eval mode on at least a twentieth of the training, and it contains dropout or batch-norm layers that are then
-all in eval mode as well. Modes that flip within one step (an adversarial example made in eval mode) do not count.
+all in eval mode as well. It also stands if batch-norm layers stay in eval mode while the root is in train mode, and
+their running statistics are still those of a new layer (mean 0, variance 1): then they normalise nothing. Modes that
+flip within one step (an adversarial example made in eval mode) do not count.
 
 ## How to fix it
 Call `model.train()` at the top of every epoch, right before the loop over training batches, and `model.eval()` right
@@ -67,6 +69,11 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     found = stretches(run, TRAIN)
     fine = bool(found)
     for model, whole in found.items():
+        idle = [s for s in whole if s.modes.norm_idle]
+        if idle and is_trained(run, model) and share(idle, whole) >= SHARE:
+            fine = False
+            yield _idle(idle[-1].modes, idle, share(idle, whole))
+            continue
         affected = [s for s in whole if _is_eval(s.modes)]
         if not affected or not is_trained(run, model):
             continue
@@ -78,6 +85,33 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     silent = any(set(m.norm_eval) - set(m.norm_frozen) or m.dropout_eval or not m.training for m in modes)
     if fine and not silent and any(m.dropout_training or m.norm_training for m in modes):
         yield RuledOut(RULE.name, "training passes ran in train mode throughout")
+
+
+def _idle(modes: ModesFact, stretches_of_it: list[Stretch], part: float) -> Finding:
+    names, count = named(modes.norm_idle), len(modes.norm_idle)
+    return RULE.finding(
+        severity=Severity.WARNING,
+        confidence=0.9,
+        proof=Proof.STRUCTURE,
+        title=f"{count} batch-norm layer{'s stay' if count > 1 else ' stays'} in eval mode while the model trains",
+        summary=f"{names} keep their initial statistics (mean 0, variance 1) and neither use nor learn those of a "
+        "batch, so they normalise nothing.",
+        where=known(Place(file=modes.file, line=modes.line), *(Place(module=m) for m in modes.norm_idle[:3])),
+        first_step=stretches_of_it[0].start,
+        last_step=stretches_of_it[-1].end,
+        evidence=[
+            Evidence(
+                f"{part:.0%} of the training passes run them in eval mode, the model in train mode", "modes", part
+            ),
+            Evidence("their running means are all 0 and their running variances all 1"),
+        ],
+        fix=Fix(
+            "Let these layers follow the model's mode: look for a train() that is overridden, or for eval() on parts "
+            "of the model. Statistics that are to stay frozen have to be loaded first.",
+            "model.train()\nassert all(m.training for m in model.modules() if isinstance(m, nn.BatchNorm2d))",
+        ),
+        symptoms=("validation-jumps", "slow-descent"),
+    )
 
 
 def _is_eval(modes: ModesFact) -> bool:
