@@ -8,13 +8,24 @@ from dataclasses import replace
 from typing import Any
 
 from torchdoctor.facts import HealthFact, RemedyFact
-from torchdoctor.findings import RULE_FAILED, Finding, NotExamined, Proof, RuledOut, Severity, Silenced, Verdict
+from torchdoctor.findings import (
+    RULE_FAILED,
+    Evidence,
+    Finding,
+    NotExamined,
+    Proof,
+    RuledOut,
+    Severity,
+    Silenced,
+    Verdict,
+)
 from torchdoctor.fixes import fit_fix
 from torchdoctor.last_seen import Ranks
 from torchdoctor.permits import find_permit
 from torchdoctor.rules import LoadedRule, catalogue, libraries, remedies
 from torchdoctor.rules.ending import judge_ending
 from torchdoctor.rules.rule import FAMILIES
+from torchdoctor.rules.scope import describe_scope
 from torchdoctor.rules.thresholds import adjust
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings
@@ -51,8 +62,9 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
             not_examined.append(NotExamined(loaded.rule.name, (what,)))
             continue
         examined.append(loaded.rule.name)
-        findings.extend(f for f in said if isinstance(f, Finding))
-        ruled_out.extend(r for r in said if isinstance(r, RuledOut))
+        scope = describe_scope(run, loaded.rule)
+        findings.extend(_within(f, scope) for f in said if isinstance(f, Finding))
+        ruled_out.extend(_limited(r, scope) for r in said if isinstance(r, RuledOut))
     if len(Ranks.of(run.info).seen) > 1 and ACROSS_RANKS not in {r.rule.name for r in rules}:
         not_examined.append(NotExamined(ACROSS_RANKS, ("ranks",)))
     findings = libraries.limit(findings, rules, run)
@@ -70,6 +82,16 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
         families={r.rule.name: r.rule.family for r in rules},
         ending=judge_ending(run),
     )
+
+
+def _within(finding: Finding, scope: str) -> Finding:
+    """The finding with what it was looked for in, where that is not the whole batch."""
+    looked = (Evidence(f"looked at {scope}; the others were not compared"),) if scope else ()
+    return replace(finding, evidence=(*finding.evidence, *looked))
+
+
+def _limited(ruled_out: RuledOut, scope: str) -> RuledOut:
+    return replace(ruled_out, text=f"in {scope}, {ruled_out.text}") if scope else ruled_out
 
 
 def grade(finding: Finding, settings: Settings) -> Finding:

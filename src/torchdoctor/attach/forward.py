@@ -24,7 +24,7 @@ from torchdoctor.attach.places import caller
 from torchdoctor.attach.registry import unwrap
 from torchdoctor.attach.session import BATCH, LOOK, Session
 from torchdoctor.probes.activations import first_tensor
-from torchdoctor.probes.batches import input_tensors, look_at
+from torchdoctor.probes.batches import count_nan, input_tensors, look_at
 from torchdoctor.probes.device import FORWARD
 
 EARLY_STEPS = 3
@@ -156,7 +156,8 @@ class ForwardWatch:
         if grad and session.registry.is_unknown(model):
             session.discover([])
         name = session.registry.module_names.get(id(model)) or type(model).__name__
-        tensors = [t for t in input_tensors(args, {}) if not stats.has_own_dispatch(t)]
+        named = {p: t for p, t in input_tensors(args, {}).items() if not stats.has_own_dispatch(t)}
+        tensors = list(named.values())
         self._mark_feeding(tensors)
         if grad:
             self._note_teachers(model, tensors)
@@ -174,19 +175,22 @@ class ForwardWatch:
         seen.data["modes"] = session.modes.take(model)
         if not module.training or not grad:
             seen.data["place"] = caller()
-        self._look_at_inputs(seen, tensors)
+        self._look_at_inputs(seen, named)
         self._looking = grad and LOOK in session.context.looks
         self._pass = seen
         self._armed = max(0, self._armed - 1)
         if grad and session.device.measuring:
             session.device.begin(FORWARD)
 
-    def _look_at_inputs(self, seen: Pass, tensors: list[Tensor]) -> None:
-        session = self.session
+    def _look_at_inputs(self, seen: Pass, named: dict[str, Tensor]) -> None:
+        session, tensors = self.session, list(named.values())
         if tensors and (BATCH in session.context.looks or (self._armed > 0 and not seen.grad)):
             start = perf_counter()
             look = look_at(tensors[0], "input", detailed=seen.grad or not session.loop.in_validation)
             seen.data["inputs"] = [look] if look is not None else []
+            if look is not None and len(tensors) > 1:
+                look.tensors = len(tensors)
+                look.others = count_nan({path: t for path, t in named.items() if t is not tensors[0]}) or {}
             seen.data["fed"] = self._is_fed(seen, tensors[0])
             if not seen.data["fed"]:
                 session.membership.take(seen, tensors[0], session.batch)
@@ -244,7 +248,7 @@ class ForwardWatch:
         self._pop(module)
         session = self.session
         if kwargs and not self._stack and self._pass is not None and "inputs" not in self._pass.data:
-            tensors = [t for t in input_tensors((), kwargs) if not stats.has_own_dispatch(t)]
+            tensors = {p: t for p, t in input_tensors((), kwargs).items() if not stats.has_own_dispatch(t)}
             self._look_at_inputs(self._pass, tensors)
         if self._looking and self._pass is not None and not module._modules:
             start = perf_counter()

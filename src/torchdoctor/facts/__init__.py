@@ -35,6 +35,7 @@ from torchdoctor.facts.model import (
 from torchdoctor.facts.numerics import (
     GAVE_UP,
     MODEL_INPUT,
+    OTHER_INPUT,
     BirthFact,
     HalfOperationFact,
     NonfiniteFact,
@@ -60,6 +61,7 @@ __all__ = [
     "GAVE_UP",
     "KINDS",
     "MODEL_INPUT",
+    "OTHER_INPUT",
     "TEMPERATURES",
     "TRAIN",
     "UNKNOWN",

@@ -49,6 +49,8 @@ class InputsFact(Fact):
     feature_high: list[float] | None = None
     fingerprints: list[int] = field(default_factory=list)
     """a 64-bit hash of each sample's bytes, at most 256 samples"""
+    tensors: int = 1
+    """tensors that the model got in that call, of which this is the first; of the others only NaN is counted"""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,10 @@ MODEL_INPUT = "what the model was given"
 """Name of an input that is not the batch as a loader handed it out."""
 
 
+OTHER_INPUT = "argument"
+"""Begins the name of an input that is not the first tensor of a call; its path follows."""
+
+
 @dataclass(frozen=True)
 class NonfiniteFact(Fact):
     """The first time something held NaN or Inf."""

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from torchdoctor import signals, stats
 from torchdoctor.attach.guard import contained
-from torchdoctor.facts import InputsFact, LabelsFact
+from torchdoctor.facts import OTHER_INPUT, InputsFact, LabelsFact
 from torchdoctor.interruptions import let_through
 from torchdoctor.probes.context import Context
 
@@ -45,6 +45,10 @@ class BatchLook:
     fingerprints: Tensor | None = None
     labels: Tensor | None = None
     label_offset: int = 0
+    tensors: int = 1
+    """tensors of the call, of which this is the first"""
+    others: Mapping[str, Tensor] = field(default_factory=dict)
+    """the number of NaN in each of the others, by path"""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -99,7 +103,7 @@ class BatchProbe:
         prefix = "input" if look.role == "input" else "target"
         record = self._context.record
         detailed = look.features is not None or look.fingerprints is not None
-        fact = InputsFact(phase, look.role, look.shape, look.dtype, feature_dim=look.feature_dim)
+        fact = InputsFact(phase, look.role, look.shape, look.dtype, feature_dim=look.feature_dim, tensors=look.tensors)
         parts = [look.summary.reshape(-1).double()]
         if look.features is not None:
             parts.append(look.features.reshape(-1).double())
@@ -134,9 +138,15 @@ class BatchProbe:
             record.fact(InputsFact(**filled), step, f"{phase}/{look.role}")
 
         self._context.read(flat, arrived)
+        for path, count in look.others.items():
+            self._context.read(count, lambda n, path=path: self._found_nan(path, int(n), phase, step))
         if look.labels is not None:
             offset = look.label_offset
             self._context.read(look.labels, lambda counts: self._add_labels(counts, offset, phase, step))
+
+    def _found_nan(self, path: str, count: int, phase: str, step: int) -> None:
+        if count:
+            self._context.nonfinite("input", f"{OTHER_INPUT} {path}", count, step, nan=count, phase=phase)
 
     def _add_labels(self, counts: NDArray[Any], offset: int, phase: str, step: int) -> None:
         present = np.flatnonzero(counts)
@@ -173,17 +183,26 @@ def _feature_columns(flat: NDArray[Any]) -> dict[str, list[float]]:
     return {n: row.tolist() for n, row in zip(names, rows, strict=True)}
 
 
-def input_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors a module was called with, in order, one level of containers deep."""
-    found: list[Tensor] = []
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found.extend(v for v in value if isinstance(v, Tensor))
-        elif isinstance(value, Mapping):
-            found.extend(v for v in value.values() if isinstance(v, Tensor))
+def input_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors that a module was called with by their path, such as "1" or "batch['ids']", in order."""
+    found: dict[str, Tensor] = {}
+    for name, value in (*enumerate(args), *kwargs.items()):
+        found |= _named_tensors(value, str(name))
     return found
+
+
+def _named_tensors(value: Any, path: str) -> dict[str, Tensor]:
+    if isinstance(value, Tensor):
+        return {path: value}
+    parts = _parts(value) or {}
+    return {name: t for key, part in parts.items() for name, t in _named_tensors(part, f"{path}[{key!r}]").items()}
+
+
+@contained("batches: count_nan")
+def count_nan(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Count the NaN in each floating-point tensor, still on its device. Infinities are left out: masks hold them."""
+    plain = {path: t.detach() for path, t in list(tensors.items())[:LISTED] if t.is_floating_point() and t.numel()}
+    return {path: t.isnan().sum() for path, t in plain.items() if stats.unsupported(t) is None}
 
 
 def batch_tensors(batch: Any) -> list[Tensor]:

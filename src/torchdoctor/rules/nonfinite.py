@@ -8,7 +8,7 @@ from enum import Enum
 
 import numpy as np
 
-from torchdoctor.facts import MODEL_INPUT, TRAIN, VALIDATION, InputsFact, NonfiniteFact
+from torchdoctor.facts import MODEL_INPUT, OTHER_INPUT, TRAIN, VALIDATION, InputsFact, NonfiniteFact
 from torchdoctor.findings import Evidence, Severity
 from torchdoctor.rules import births, remedies
 from torchdoctor.run import Run
@@ -60,6 +60,8 @@ class Contamination:
     line: int | None = None
     left_out: bool = False
     """the update of the step whose loss it broke was not made"""
+    argument: str = ""
+    """path of the tensor in the model's call, where it is not the first"""
     is_between: bool = False
     """the batch was finite when the loader handed it out, and not when the model got it"""
     made_by: str | None = None
@@ -118,6 +120,8 @@ class Contamination:
         if self.samples:
             of = f" of {self.rows}" if self.rows else ""
             said.append(Evidence(f"in {counted('sample', self.samples)}{of} of that batch"))
+        if self.argument:
+            said.append(Evidence(f"in {self.argument} of the call, which is not its first tensor"))
         if self.features:
             said.append(Evidence(f"in {counted('feature', self.features)}"))
         if self.looks > 1:
@@ -189,6 +193,7 @@ def contamination(run: Run, role: str) -> Contamination | None:
         file=place.file,
         line=place.line,
         left_out=loss_step is not None and remedies.was_left_out(run, loss_step),
+        argument=fact.name if fact.name.startswith(OTHER_INPUT) else "",
         is_between=is_between,
         made_by=made_by,
     )

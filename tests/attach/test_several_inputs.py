@@ -1,0 +1,83 @@
+"""Batches of several tensors: all are examined for NaN, and of the rest only what was looked at is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import torchdoctor
+from torchdoctor.engine import examine
+from torchdoctor.facts import InputsFact
+
+
+@dataclass
+class Parts:
+    first: Tensor
+    rest: dict[str, Any]
+
+
+class Joined(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        a, b = flat((*args, *kwargs.values()))
+        return self.head(torch.cat([a, b.nan_to_num()], 1))
+
+
+def flat(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Parts):
+        return flat([value.first, value.rest])
+    return [t for v in (value.values() if isinstance(value, dict) else value) for t in flat(v)]
+
+
+CALLS: dict[str, tuple[Callable[..., Tensor], str]] = {
+    "arguments": (lambda m, a, b: m(a, b), "1"),
+    "keywords": (lambda m, a, b: m(x=a, mask=b), "mask"),
+    "dict": (lambda m, a, b: m({"a": a, "deep": {"b": b}}), "0['deep']['b']"),
+    "dataclass": (lambda m, a, b: m(Parts(a, {"b": [b]})), "0['rest']['b'][0]"),
+}
+
+
+def train(call: Callable[..., Tensor], bad: bool) -> None:
+    torch.manual_seed(0)
+    model = Joined()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(30):
+        a, b = torch.randn(8, 12), torch.randn(8, 4)
+        y = a[:, :4].argmax(1)
+        if bad:
+            b[0, 0] = float("nan")
+        loss = F.cross_entropy(call(model, a, b), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("bad", [True, False])
+@pytest.mark.parametrize("name", CALLS)
+def test_nan_in_any_tensor_of_a_call_is_named_by_its_path(tmp_path: Path, name: str, bad: bool) -> None:
+    call, path = CALLS[name]
+    doctor = torchdoctor.watch(out=tmp_path, quiet=True)
+    train(call, bad)
+    doctor.close()
+    run = doctor.run()
+    assert run is not None
+    verdict = examine(run)
+    findings = {f.name: f for f in verdict.findings}
+    assert ("nan-in-inputs" in findings) == bad
+    if bad:
+        assert any(f"argument {path} " in e.text for e in findings["nan-in-inputs"].evidence)
+    assert {f.tensors for f in run.facts(InputsFact) if f.role == "input"} == {2}
+    about_inputs = [r.text for r in verdict.ruled_out if r.name in ("constant-inputs", "repeated-batch")]
+    assert about_inputs and all("the first of 2 input tensors" in text for text in about_inputs)
