@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torchdoctor.facts import HealthFact, RemedyFact
+from torchdoctor.facts import HealthFact, LibraryWarningFact, RemedyFact
 from torchdoctor.findings import (
     RULE_FAILED,
     Evidence,
@@ -120,6 +120,9 @@ def describe(run: Run) -> dict[str, Any]:
     remedy = run.last_fact(RemedyFact)
     if remedy is not None:
         described["on_nonfinite"] = remedy.to_dict() | {"text": "; ".join(remedies.describe(run))}
+    warned = [fact.to_dict() for fact in run.facts(LibraryWarningFact)]
+    if warned:
+        described["warnings"] = warned
     return described
 
 

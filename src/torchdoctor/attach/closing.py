@@ -52,6 +52,7 @@ def close_loop(session: Session, crashed: bool, abrupt: bool) -> None:
     for key, optimizer in session.registry.live_optimizers():
         session.optimizers.describe(key, optimizer)
     session.describe_models()
+    session.library_warnings.look()
     _write_summary(session, step)
 
 

@@ -19,6 +19,7 @@ from torchdoctor.probes.hunt import Hunt
 from torchdoctor.probes.inplace import InplaceProbe
 from torchdoctor.probes.interior import InteriorProbe
 from torchdoctor.probes.leakage import LeakageProbe
+from torchdoctor.probes.library_warnings import LibraryWarnings
 from torchdoctor.probes.liveness import LivenessProbe
 from torchdoctor.probes.loss_calls import LossCallProbe
 from torchdoctor.probes.loss_division import LossDivision
@@ -100,4 +101,5 @@ class Probes:
         self.nonfinite = NonfiniteProbe(context)
         self.operations = OperationProbe(context)
         self.hunt = Hunt(context, self.step_start)
+        self.library_warnings = LibraryWarnings(context)
         self.inplace = InplaceProbe(context, self.step_start)

@@ -301,6 +301,7 @@ class Session(Probes):
             self.wiring.write(self.loop.updates, self.registry.loaded)
             self.tensors.describe(self.graph.orders)
             self.describe_loop(self.context.step)
+            self.library_warnings.look()
         else:
             self.wiring.forget_marks()
             if self.custody.alert:

@@ -8,7 +8,15 @@ None.
 from __future__ import annotations
 
 from torchdoctor.facts.base import TRAIN, UNKNOWN, VALIDATION, Fact
-from torchdoctor.facts.course import ComparisonFact, HealthFact, PauseFact, PhaseFact, RemedyFact, SynchronisationFact
+from torchdoctor.facts.course import (
+    ComparisonFact,
+    HealthFact,
+    LibraryWarningFact,
+    PauseFact,
+    PhaseFact,
+    RemedyFact,
+    SynchronisationFact,
+)
 from torchdoctor.facts.data import (
     FeaturesFact,
     InputsFact,
@@ -85,6 +93,7 @@ __all__ = [
     "LandscapeFact",
     "LayersFact",
     "LeakageFact",
+    "LibraryWarningFact",
     "LoaderFact",
     "LossCallFact",
     "LossDivisionFact",

@@ -116,3 +116,14 @@ class RemedyFact(Fact):
     """the step before whose update the training was ended"""
     spoilt: str | None = None
     """a buffer that held NaN after an update was left out: its old values were not at hand"""
+
+
+@dataclass(frozen=True)
+class LibraryWarningFact(Fact):
+    """A warning that a library raised during the run."""
+
+    kind: ClassVar[str] = "library_warning"
+    text: str
+    category: str
+    file: str
+    line: int

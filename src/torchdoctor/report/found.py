@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,12 @@ from torchdoctor.facts import (
 from torchdoctor.findings import RULE_FAILED, Verdict
 from torchdoctor.permits import find_strays
 from torchdoctor.report.sheet import shorten
-from torchdoctor.report.text import count, listed, number, share
+from torchdoctor.report.text import clean, count, listed, number, share
 from torchdoctor.rules import baseline, movement
 from torchdoctor.run import UNREAD, Run
 from torchdoctor.settings import Settings, known_rules
 
+WARNINGS_SHOWN = 5
 EPOCH_TOLERANCE = 0.05
 """Validation this close to once a pass through the training loader is called once an epoch."""
 
@@ -74,6 +76,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("membership", "no samples of both splits were seen"),
     ("validation_batch", "no validation batch was seen"),
     ("split", "no DataLoader was seen"),
+    ("library_warning", "no library warned of anything"),
     ("loss_division", "no loss was divided for accumulation"),
     ("spike", "no step stood out"),
     ("samples", "no classification was seen"),
@@ -183,6 +186,17 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
 def describe_silenced(verdict: Verdict, cwd: Path) -> list[str]:
     """What a comment in the source allows, each with its place."""
     return [f"{s.name} (allowed at {shorten(s.file, cwd)}:{s.line})" for s in verdict.silenced]
+
+
+def describe_warnings(verdict: Verdict, cwd: Path) -> list[str]:
+    """What libraries warned of during the run, a line each, with the place that Python named."""
+    held = verdict.run.get("warnings")
+    said = []
+    for each in (held if isinstance(held, list) else [])[:WARNINGS_SHOWN]:
+        if isinstance(each, Mapping):
+            place = f"{shorten(str(each.get('file')), cwd)}:{each.get('line')}"
+            said.append(clean(f"{each.get('category')} at {place}: {each.get('text')}"))
+    return said
 
 
 def describe_asked(verdict: Verdict, settings: Settings) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torchdoctor.findings import Finding, Place, Severity, Verdict
 from torchdoctor.opening import current_folder
+from torchdoctor.report.found import describe_warnings
 from torchdoctor.report.headlines import headline_of
 from torchdoctor.report.letter import explanation
 from torchdoctor.report.sheet import shorten
@@ -99,6 +100,9 @@ def _write(verdict: Verdict, cwd: Path, name: str = "", pictures: Mapping[str, s
     infos = [f for f in verdict.findings if f.severity is Severity.INFO]
     if infos:
         yield from ("### Worth knowing", "", *(f"- {_brief(f)}" for f in infos), "")
+    warned = describe_warnings(verdict, cwd)
+    if warned:
+        yield from ("### Warnings of libraries during the run", "", *(f"- {plain(line)}" for line in warned), "")
     if verdict.ruled_out:
         yield from ("### Ruled out", "", *(f"- `{clean(r.name)}`: {plain(r.text)}" for r in verdict.ruled_out), "")
     if verdict.silenced:

@@ -174,6 +174,7 @@ class Letter:
             yield Text()
 
     def _closing(self, page: Page) -> Iterator[RenderableType]:
+        yield from labelled_lines("warned", found.describe_warnings(self.verdict, page.cwd), page)
         if self.run is not None:
             yield labelled("found", found.describe_found(self.run), page)
             yield from labelled_lines("unknown", found.describe_unknown(self.run), page)
