@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchdoctor.attach import guard
+from torchdoctor.attach.ceiling import times
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import HealthFact
 
@@ -61,6 +62,13 @@ def _meant_to_train(session: Session) -> bool:
     return bool(session.registry.optimizers) and session.grad_losses > 1
 
 
+def _skipped(session: Session) -> dict[str, str]:
+    skipped = session.ceiling.describe()
+    if session.registry.searches_skipped:
+        skipped["search for the names of models"] = times(session.registry.searches_skipped)
+    return skipped
+
+
 def _write_summary(session: Session, step: int) -> None:
     """What the loop was taken to be, and our own state of health."""
     session.describe_loop(step)
@@ -73,6 +81,7 @@ def _write_summary(session: Session, step: int) -> None:
         dropped=dropped,
         disabled=guard.disabled(),
         unsupported=dict(list(session.context.unsupported.items())[:32]),
+        skipped=_skipped(session),
         cadence=session.governor.cadence(),
         settling_seconds=session.governor.settling_seconds,
         own_seconds=session.governor.own_seconds,

@@ -8,7 +8,7 @@ torch.compile warn and strict export refuse. With torch.compile the watch stays 
 from __future__ import annotations
 
 import weakref
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import torch
@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from torchdoctor import stats
 from torchdoctor.attach import guard
+from torchdoctor.attach.ceiling import ACTIVATIONS
 from torchdoctor.attach.guard import guarded
+from torchdoctor.attach.lines import STEPS
 from torchdoctor.attach.loop import Pass
 from torchdoctor.attach.loss_sites import is_wrapped
 from torchdoctor.attach.patches import Switch
@@ -39,6 +41,8 @@ HELD_BYTES = 1 << 26
 """A larger input is not held, nor a view of something larger: memory is the user's."""
 FIXED_SAMPLES = 4
 FIXED_OUTPUTS = 16
+OPERATIONS_PER_MODULE = 3
+"""A guess, before the first walk through a graph."""
 
 
 class ForwardWatch:
@@ -52,6 +56,9 @@ class ForwardWatch:
         self._armed = WATCHED_PASSES
         self._outputs: list[tuple[weakref.ref[Tensor], Pass]] = []
         self._looking = False
+        self._activation_parts = 1
+        """of the modules that a pass calls, one in so many is measured; 0: none"""
+        self._activation_turn = self._calls = 0
         self._step = -1
         self._fed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         """models that get what another model made, and no data, in every training pass looked at"""
@@ -168,7 +175,9 @@ class ForwardWatch:
         self._idle_contexts = 0
         if grad:
             session.clock.training_pass(guard.STATE.own_seconds)
-        session.lines.forward(self._step, grad)
+        if self._step < STEPS:
+            operations = session.graph.expect(OPERATIONS_PER_MODULE * session.registry.count_modules(model))
+            session.lines.forward(self._step, grad, operations, again=session.loop.backwards_since_step > 0)
         session.registry.called_as_root(model)
         seen.data["watched"] = True
         seen.data["model"] = weakref.ref(model)
@@ -176,7 +185,11 @@ class ForwardWatch:
         if not module.training or not grad:
             seen.data["place"] = caller()
         self._look_at_inputs(seen, named)
-        self._looking = grad and LOOK in session.context.looks
+        self._looking = grad and session.looks_at_pass(LOOK)
+        if self._looking:
+            self._activation_parts = session.ceiling.parts_of(ACTIVATIONS, session.registry.count_modules(model))
+            self._activation_turn += 1
+            self._calls = 0
         self._pass = seen
         self._armed = max(0, self._armed - 1)
         if grad and session.device.measuring:
@@ -184,8 +197,8 @@ class ForwardWatch:
 
     def _look_at_inputs(self, seen: Pass, named: dict[str, Tensor]) -> None:
         session, tensors = self.session, list(named.values())
-        if tensors and (BATCH in session.context.looks or (self._armed > 0 and not seen.grad)):
-            start = perf_counter()
+        if tensors and (session.looks_at_pass(BATCH) or (self._armed > 0 and not seen.grad)):
+            start = thread_time()
             look = look_at(tensors[0], "input", detailed=seen.grad or not session.loop.in_validation)
             seen.data["inputs"] = [look] if look is not None else []
             if look is not None and len(tensors) > 1:
@@ -198,12 +211,12 @@ class ForwardWatch:
         self._held = None
         if tensors and not seen.grad:
             seen.data["first"] = weakref.ref(tensors[0])
-        if tensors and (not seen.grad or BATCH in session.context.looks) and _may_be_held(tensors[0]):
+        if tensors and (not seen.grad or session.looks_at_pass(BATCH)) and _may_be_held(tensors[0]):
             self._held = tensors[0]
             seen.data["source"] = weakref.ref(tensors[0])
         if seen.grad and session.structural:
             session.token_targets.given(tensors)
-        if seen.grad and BATCH in session.context.looks and session.loop.validations and all(t.is_cpu for t in tensors):
+        if seen.grad and session.looks_at_pass(BATCH) and session.loop.validations and all(t.is_cpu for t in tensors):
             seen.data["given"] = [t.detach() for t in tensors]
         if seen.grad and not session.batch:
             session.batch = [t.detach() for t in tensors]
@@ -251,10 +264,14 @@ class ForwardWatch:
             tensors = {p: t for p, t in input_tensors((), kwargs).items() if not stats.has_own_dispatch(t)}
             self._look_at_inputs(self._pass, tensors)
         if self._looking and self._pass is not None and not module._modules:
-            start = perf_counter()
+            start = thread_time()
             name = session.registry.module_names.get(id(module))
-            if name is not None and session.registry.chosen(name):
+            self._calls += 1
+            parts = self._activation_parts
+            is_due = parts > 0 and (self._calls + self._activation_turn) % parts == 0
+            if name is not None and is_due and session.registry.chosen(name):
                 session.activations.module(name, module, output)
+                session.ceiling.learn(ACTIVATIONS, 1, thread_time() - start)
             else:
                 session.activations.passed_over(output)
             session.spend(LOOK, start)
@@ -268,6 +285,7 @@ class ForwardWatch:
     def _end_pass(self, output: Any) -> None:
         seen, self._pass = self._pass, None
         self._looking = False
+        self.session.lines.model_left(self._step, seen is not None and seen.grad)
         tensor = first_tensor(output)
         if tensor is None or seen is None or stats.has_own_dispatch(tensor):
             return

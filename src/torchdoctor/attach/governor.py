@@ -1,15 +1,17 @@
 """How often each kind of look is taken, so that all of them together stay inside the overhead budget.
 
 A look earns credit from the time the training itself takes and spends what it was measured to cost. The first
-steps are looked at closely whatever they cost (structure shows there), then rarer and rarer; from then on a look
-is taken when its credit covers it, and in any case at steps that grow geometrically, so that a run of any length
-has a record of itself.
+steps are looked at closely (structure shows there), then rarer and rarer; from then on a look is taken when its credit
+covers it, and in any case at steps that grow geometrically, so that a run of any length has a record of itself. The
+ceiling of the whole job (ceiling.py) stands above all of this: what does not fit is put off.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from torchdoctor.attach.ceiling import Ceiling
 from torchdoctor.facts import HealthFact
 
 EARLY_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 16, 20))
@@ -57,12 +59,22 @@ class Governor:
     """Decides at the start of each step which looks it gets."""
 
     def __init__(
-        self, budget: float, shares: dict[str, float], *, dense: frozenset[str] = frozenset(), every_step: bool = False
+        self,
+        budget: float,
+        shares: dict[str, float],
+        *,
+        dense: frozenset[str] = frozenset(),
+        every_step: bool = False,
+        ceiling: Ceiling | None = None,
+        parts: Mapping[str, int] | None = None,
     ) -> None:
         self.budget = budget
         self.dense = dense
         """looks that are cheap enough for each of the first steps"""
         self.every_step = every_step
+        self.ceiling = ceiling or Ceiling()
+        self._parts = parts or {}
+        """looks that measure less where the ceiling is near, and the smallest share of them"""
         self.looks = {name: Look(name, share) for name, share in shares.items()}
         self.training_seconds = 0.0
         self.own_seconds = 0.0
@@ -82,7 +94,8 @@ class Governor:
             return frozenset(self.looks)
         if step <= _LAST_EARLY:
             self.detailed = True
-            return frozenset(n for n in self.looks if step in EARLY_STEPS or n in self.dense)
+            wanted = (name for name in self.looks if step in EARLY_STEPS or name in self.dense)
+            return frozenset(name for name in wanted if self._fits(self.looks[name]))
         due = [name for name, look in self.looks.items() if self._due(look, step)]
         self.detailed = bool(due) or step >= self._detail_at
         if self.detailed:
@@ -101,10 +114,17 @@ class Governor:
 
     def _due(self, look: Look, step: int) -> bool:
         if step >= look.forced_at:
+            if not self._fits(look):
+                look.forced_at = step * GROWTH
+                return False
             unnoticed = self.own_seconds < HealthFact.UNNOTICED_SECONDS
             look.forced_at = step * (GROWTH if unnoticed else LATE_GROWTH)
             return True
         return 0 < look.cost <= look.credit
+
+    def _fits(self, look: Look) -> bool:
+        """Under the ceiling, as a whole or in part."""
+        return self.ceiling.can_spend(look.cost / self._parts.get(look.name, 1))
 
     def spent(self, name: str, seconds: float, step: int) -> None:
         """A look was taken at this cost."""

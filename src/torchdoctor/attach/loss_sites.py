@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import torch
@@ -47,7 +47,7 @@ class LossSites:
             target = args[1] if len(args) > 1 else kwargs.get("target")
             if grad and isinstance(target, Tensor) and not stats.has_own_dispatch(target):
                 session.targets = [target]
-            if grad and BATCH not in session.context.looks and session.loop.backwards:
+            if grad and not session.looks_at_pass(BATCH) and session.loop.backwards:
                 session.loop.loss(True)
                 return
             call = read_call(function, original, args, kwargs, result)
@@ -71,7 +71,7 @@ class LossSites:
 
     def _look_at_loss(self, call: LossCall, grad: bool) -> None:
         session = self.session
-        start = perf_counter()
+        start = thread_time()
         place = caller()
         seen = session.loop.loss(grad)
         box: list[float] = []
@@ -81,7 +81,7 @@ class LossSites:
         if not grad and not self._allowance.permits(session.loop.backwards):
             self._only_count(call, seen, box, place)
             return
-        detailed = BATCH in session.context.looks
+        detailed = session.looks_at_pass(BATCH)
         if grad and detailed:
             session.residuals.take(call, session.batch)
         classes = call.input.shape[call.class_dim] if call.class_dim is not None else None
@@ -98,7 +98,7 @@ class LossSites:
         seen.data.setdefault("losses", []).append(look)
         if not grad:
             session.membership.target(seen, target)
-        elif BATCH in session.context.looks:
+        elif session.looks_at_pass(BATCH):
             session.leakage.look(session.membership.last_input(), target)
         if grad:
             if detailed:
@@ -109,7 +109,7 @@ class LossSites:
                     call, seen.data.pop("given", []), seen.data.get("model"), session.governor.budget
                 )
         else:
-            self._allowance.spend(perf_counter() - start)
+            self._allowance.spend(thread_time() - start)
 
     def _only_count(self, call: LossCall, seen: Pass, box: list[float], place: Place | None) -> None:
         """A batch of a validation whose close looks have used up their time."""

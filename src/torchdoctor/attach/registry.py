@@ -84,6 +84,7 @@ class Registry:
         self._prefixed = False
         self._renamed = False
         """names that were in use mean something else since the last search"""
+        self._module_counts: dict[int, tuple[weakref.ref[nn.Module], int]] = {}
         self._sought: dict[int, weakref.ref[nn.Module]] = {}
 
     # -- optimizers and loaders -------------------------------------------------
@@ -281,6 +282,15 @@ class Registry:
         self._sought[identity] = weakref.ref(model, lambda _: self._sought.pop(identity, None))
         self.ownership.add(model)
         return True
+
+    def count_modules(self, model: nn.Module) -> int:
+        """How many modules a model has, counted once."""
+        reference, count = self._module_counts.get(id(model), (None, 0))
+        if reference is None or reference() is not model:
+            identity, count = id(model), sum(1 for _ in model.modules())
+            forget = weakref.ref(model, lambda _: self._module_counts.pop(identity, None))
+            self._module_counts[identity] = (forget, count)
+        return count
 
     def called_as_root(self, module: nn.Module) -> None:
         self._roots.add(id(module))

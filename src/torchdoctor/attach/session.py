@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.capturing import Capturing
+from torchdoctor.attach.ceiling import LATER_PART, Ceiling
 from torchdoctor.attach.closing import close_loop
 from torchdoctor.attach.deferred import Deferred
 from torchdoctor.attach.governor import Governor
@@ -59,6 +60,10 @@ NORMS, TENSORS, BATCH, LOOK = "norms", "tensors", "batch", "look"
 TOO_LATE = "on a device the step is over when its loss is known"
 UNDECIDED_STEPS = 3
 """Steps before which it is not known which optimizers share a step; all that exist are taken to."""
+PASS_LOOKS = frozenset((BATCH, LOOK))
+"""Looks at what goes through the model; a step may have many passes."""
+PARTS = {TENSORS: 64, LOOK: 8}
+"""Looks that can be divided, and into how many parts."""
 SHARES = {NORMS: 0.25, TENSORS: 0.25, BATCH: 0.2, LOOK: 0.3}
 """How the overhead budget is divided between the kinds of look."""
 STRUCTURE_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000))
@@ -82,13 +87,22 @@ class Session(Probes):
         self.record = LateRecorder(options, self.rank)
         self.registry = Registry(options.modules)
         self.deferred = Deferred()
-        self.context = Context(self.record, self.registry, self.deferred.read)
+        budget = OVERHEAD if options.overhead is None else options.overhead
+        self.ceiling = Ceiling(None if options.every_step else budget)
+        self.registry.can_spend = self.ceiling.can_spend
+        self.context = Context(self.record, self.registry, self.deferred.read, self.ceiling)
         writer = PassWriter(self)
         self.loop = Loop(writer.pass_known, writer.validation_ended)
-        budget = OVERHEAD if options.overhead is None else options.overhead
-        self.governor = Governor(budget, SHARES, dense=frozenset({NORMS}), every_step=options.every_step)
+        self.governor = Governor(
+            budget,
+            SHARES,
+            dense=frozenset({NORMS}),
+            every_step=options.every_step,
+            ceiling=self.ceiling,
+            parts=PARTS,
+        )
         self.steady = Steady(self)
-        self.lines = LineTracing()
+        self.lines = LineTracing(self.ceiling)
         self.live = LiveEngine(self, examine) if examine else None
         if self.live:
             self.context.on_nonfinite = self.live.alarm
@@ -97,6 +111,8 @@ class Session(Probes):
         self.rolling = Rolling(self)
         self.remedy = Remedy(self)
         self.look_cost: dict[str, float] = {}
+        self._passed_over: frozenset[str] = frozenset()
+        """looks of this step that its later passes do not get"""
         self.batch: list[Tensor] = []
         self.targets: list[Tensor] = []
         self.root: Tensor | None = None
@@ -143,6 +159,7 @@ class Session(Probes):
                 self.governor.spent(name, cost, previous)
                 looked += cost
             self.look_cost = {}
+        self._passed_over = frozenset()
         self.governor.earned(seconds, min(own, seconds), looked, previous)
         self.context.step = step = self.loop.step
         self.context.looks = self.governor.plan(step)
@@ -188,7 +205,23 @@ class Session(Probes):
         return step in STRUCTURE_STEPS or self.options.every_step
 
     def spend(self, name: str, since: float) -> None:
-        self.look_cost[name] = self.look_cost.get(name, 0.0) + perf_counter() - since
+        """A look has cost this thread the processor time since then."""
+        seconds = thread_time() - since
+        self.look_cost[name] = self.look_cost.get(name, 0.0) + seconds
+        self.ceiling.charge(seconds)
+
+    def looks_at_pass(self, name: str) -> bool:
+        """Whether the pass that runs gets this look of the step."""
+        return name in self.context.looks and name not in self._passed_over
+
+    def pass_ended(self) -> None:
+        """A backward has ended. If another pass of the same step follows (a further micro-batch, a further loss) it is
+        looked at where that costs next to nothing."""
+        if self.options.every_step:
+            return
+        passes = max(1, self.loop.backwards_since_step)
+        costs = {name: self.look_cost.get(name, 0.0) / passes for name in PASS_LOOKS & self.context.looks}
+        self._passed_over |= {n for n, cost in costs.items() if not self.ceiling.can_spend(cost, LATER_PART)}
 
     def begin_record(self) -> None:
         """Training has begun: from now on there is a run directory. Without one there is nothing to do here."""
@@ -237,7 +270,7 @@ class Session(Probes):
 
     def look_at_gradients(self, key: str, optimizer: Optimizer) -> None:
         """Gradients and weights as the update finds (or, with a closure, leaves) them."""
-        start = perf_counter()
+        start = thread_time()
         if TENSORS in self.context.looks:
             self.tensors.look_all(key, optimizer, self.several)
             self.spend(TENSORS, start)
@@ -257,7 +290,7 @@ class Session(Probes):
             self.hunt.begin(optimizer)
 
     def look_at_turning(self, key: str, optimizer: Optimizer) -> None:
-        start = perf_counter()
+        start = thread_time()
         self.turning.compare(key, self.several)
         if LOOK in self.context.looks:
             self.turning.keep(key, optimizer)
@@ -265,14 +298,16 @@ class Session(Probes):
 
     def before_update(self, key: str, optimizer: Optimizer) -> None:
         if LOOK in self.context.looks:
-            start = perf_counter()
+            start = thread_time()
             self.updates.before(*self.tensors.chosen(key, optimizer))
             self.spend(LOOK, start)
+        start = thread_time()
         if self.structural or self.custody.waiting or self.resuming.waiting or self.frozen_state.waiting:
             self._look_at_state(key, optimizer)
         if self.structural:
             self.wiring.before_step()
             self.frozen.look(key, optimizer, self.registry.loaded)
+        self.ceiling.charge(thread_time() - start)
 
     def _look_at_state(self, key: str, optimizer: Optimizer) -> None:
         self.custody.before_step(key, optimizer, self.structural)
@@ -290,10 +325,11 @@ class Session(Probes):
 
     def after_update(self, key: str) -> None:
         if LOOK in self.context.looks:
-            start = perf_counter()
+            start = thread_time()
             self.updates.after()
             memory.look(self.context)
             self.spend(LOOK, start)
+        start = thread_time()
         if self.structural:
             self.wiring.after_step(key)
             self.custody.after_step()
@@ -308,6 +344,7 @@ class Session(Probes):
                 self.custody.after_step()
         if self.structural or self.frozen_state.looking:
             self.frozen_state.after_step(key, self.loop.updates)
+        self.ceiling.charge(thread_time() - start)
 
     def _loss_high(self, step: int, value: float, watch: LossWatch) -> None:
         if self.live:

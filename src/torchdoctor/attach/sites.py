@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.optim import Optimizer
 
 from torchdoctor import stats
@@ -23,6 +24,7 @@ from torchdoctor.attach.steady import is_inside_backward
 from torchdoctor.attach.waiting import SITES_KEPT
 from torchdoctor.facts import CallSiteFact
 from torchdoctor.probes.device import BACKWARD, FORWARD, UPDATE
+from torchdoctor.probes.graph import Graph
 from torchdoctor.probes.inplace import first_root
 
 ITEMS_KEPT = 4
@@ -121,28 +123,17 @@ class Sites:
 
     def _look_at_root(self, loss: Tensor) -> None:
         session = self.session
-        if session.structural or LOOK in session.context.looks:
-            start = perf_counter()
+        looking = session.looks_at_pass(LOOK)
+        graph = None
+        if session.structural or looking:
+            start = thread_time()
             place = caller()
             if place and len(session.loss_sites) < SITES_KEPT:
                 session.loss_sites.setdefault(str(place))
                 self._note_site("backward", place)
             graph = session.graph.look(loss, place, str(place or "loss"))
             if graph is not None:
-                leaves = [leaf for leaf, _ in graph.reached.values()]
-                if session.structural:
-                    session.discover(leaves)
-                    session.graph.place(graph)
-                    session.device.look_at_work(loss, graph)
-                session.wiring.graph_reached(leaves, session.registry.stray_parameters())
-                session.liveness.look(loss, graph)
-                session.operations.look(loss, graph)
-                if session.loop.backwards_since_step == 1:
-                    session.token_targets.look(loss, session.targets, place)
-                looking = LOOK in session.context.looks
-                if looking:
-                    session.activations.graph(graph)
-                session.interior.look(graph, session.batch, structural=session.structural, looking=looking)
+                self._look_at_graph(loss, graph, place, looking)
             session.activations.finish()
             session.spend(LOOK, start)
         if session.structural:
@@ -152,6 +143,23 @@ class Sites:
             original, divisor = self.scaling.original(loss)
             session.training_loss.backward(original, divisor)
             session.root = None
+
+    def _look_at_graph(self, loss: Tensor, graph: Graph, place: Place | None, looking: bool) -> None:
+        session = self.session
+        leaves = [leaf for leaf, _ in graph.reached.values()]
+        if session.structural:
+            session.discover([leaf for leaf in leaves if isinstance(leaf, Parameter)])
+            session.graph.place(graph)
+            if not graph.cut:
+                session.device.look_at_work(loss, graph)
+        session.wiring.graph_reached(leaves, session.registry.stray_parameters())
+        session.liveness.look(loss, graph)
+        session.operations.look(loss, graph)
+        if session.loop.backwards_since_step == 1:
+            session.token_targets.look(loss, session.targets, place)
+        if looking:
+            session.activations.graph(graph)
+        session.interior.look(graph, session.batch, structural=session.structural and not graph.cut, looking=looking)
 
     @guarded("backward ends")
     def backward_ends(self, outermost: bool | None, _args: Any, _kwargs: Any, _result: Any) -> None:
@@ -166,6 +174,7 @@ class Sites:
         if session.structural:
             session.wiring.gradients()
         session.lines.resume(session.context.step)
+        session.pass_ended()
         session.remedy.backward_over()
         if self._closures:
             session.hunt_gradients()
@@ -195,7 +204,7 @@ class Sites:
 
     def _look_at_beginning(self, optimizer: Optimizer) -> None:
         """Another training begins: what is frozen in it is looked at before it can move."""
-        session, start = self.session, perf_counter()
+        session, start = self.session, thread_time()
         if session.frozen_state.is_beginning(session.loop.updates):
             if session.registry.is_partly_frozen(optimizer):
                 session.discover([])

@@ -75,6 +75,8 @@ class HealthFact(Fact):
     dropped: dict[str, int] = field(default_factory=dict)
     disabled: dict[str, str] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """what was left out or measured in part to stay inside the budget, and how often"""
     cadence: dict[str, int] = field(default_factory=dict)
     settling_seconds: float | None = None
     """what the first steps were slowed down by, once: they are looked at closely whatever it costs"""

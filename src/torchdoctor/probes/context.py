@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from torchdoctor.attach.ceiling import Ceiling
 from torchdoctor.facts import TRAIN, Fact, NonfiniteFact
 
 NONFINITE_KEPT = 256
@@ -42,11 +43,16 @@ class Context:
     """Shared by all probes of one session. `step` and `looks` change as the loop goes on."""
 
     def __init__(
-        self, record: Recorder, names: Names, read: Callable[[Tensor, Callable[[NDArray[Any]], None]], None]
+        self,
+        record: Recorder,
+        names: Names,
+        read: Callable[[Tensor, Callable[[NDArray[Any]], None]], None],
+        ceiling: Ceiling | None = None,
     ) -> None:
         self.record = record
         self.names = names
         self.read = read
+        self.ceiling = ceiling or Ceiling()
         self.step = 0
         self.looks: frozenset[str] = frozenset()
         self.unsupported: dict[str, str] = {}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Any
 
 from torch import Tensor
 
+from torchdoctor.attach.ceiling import GRAPH
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place, from_traceback
 from torchdoctor.facts import GraphFact
@@ -19,6 +21,11 @@ NODES_LIMIT = 50_000
 INPUTS_KEPT = 4
 PARAMETER_HOPS = 3
 """Operators between a parameter and the layer that uses it: a transposition, a view, a cast."""
+NODES_AT_LEAST = 256
+"""Operators next to the loss that are visited whatever is left of the budget: a few milliseconds."""
+OPERATORS_PER_PARAMETER = 6
+"""An upper guess, before the first walk."""
+OPERATORS_AT_FIRST = 2_000
 HEAD_LIMIT = 200
 """Operators kept between the loss and the last parametrised layer."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -47,11 +54,13 @@ class Graph:
     positions: dict[Any, int] = field(default_factory=dict)
     """operators of the head -> their place in it"""
     truncated: bool = False
+    cut: bool = False
+    """truncated to stay inside the budget: another walk may go further"""
     opaque: bool = False
 
 
-def walk(loss: Tensor) -> Graph | None:
-    """Breadth first from the loss; parameters and operators as they come."""
+def walk(loss: Tensor, limit: int = NODES_LIMIT) -> Graph | None:
+    """Breadth first from the loss; parameters and operators as they come. `limit`: operators to visit at most."""
     start = loss.grad_fn
     if start is None:
         return None
@@ -87,8 +96,8 @@ def walk(loss: Tensor) -> Graph | None:
             if child not in seen:
                 seen.add(child)
                 queue.append((child, depth + 1))
-        if len(seen) > NODES_LIMIT:
-            graph.truncated = True
+        if len(seen) > limit:
+            graph.truncated, graph.cut = True, limit < NODES_LIMIT
             break
     return graph
 
@@ -143,11 +152,13 @@ class GraphProbe:
         self.orders: dict[str, int] = {}
         self._written: dict[str, tuple[Any, ...]] = {}
         self._lines: dict[tuple[str, int], tuple[str | None, int | None]] = {}
+        self._sizes: dict[str, int] = {}
+        """operators of the last whole walk from each loss"""
 
     @contained("graph: look")
     def look(self, loss: Tensor, place: Place | None, key: str) -> Graph | None:
         """Walk from the loss; `key` tells several losses apart."""
-        graph = walk(loss)
+        graph = self._walk(loss, key)
         if graph is None:
             return None
         self.place(graph)
@@ -168,6 +179,26 @@ class GraphProbe:
             self._context.record.fact(fact, self._context.step, key)
         return graph
 
+    def expect(self, guess: int) -> int:
+        """Operators in a graph: of the largest that was walked, or the guess."""
+        return max(self._sizes.values(), default=guess)
+
+    def _walk(self, loss: Tensor, key: str) -> Graph | None:
+        """As far as the budget allows."""
+        ceiling = self._context.ceiling
+        size = self._sizes.get(key) or OPERATORS_PER_PARAMETER * sum(1 for _ in self._context.names.parameters())
+        if not size:  # nothing has a name yet
+            size = OPERATORS_AT_FIRST
+        share = ceiling.share_of(GRAPH, size)
+        limit = NODES_LIMIT if share == 1.0 else max(NODES_AT_LEAST, int(share * size))
+        start = thread_time()
+        graph = walk(loss, limit)
+        if graph is not None:
+            ceiling.learn(GRAPH, len(graph.nodes), thread_time() - start)
+            if not graph.cut:
+                self._sizes[key] = len(graph.nodes)
+        return graph
+
     def _node(self, at: int, entry: dict[str, Any], positions: dict[Any, int]) -> dict[str, Any]:
         """Lines are known from the first steps only; later walks over the same operators reuse them."""
         where = (entry["op"], at)
@@ -183,6 +214,8 @@ class GraphProbe:
     @contained("graph: place")
     def place(self, graph: Graph) -> None:
         """Forward order of parameters by the sequence numbers of the operators that use them."""
+        if graph.cut:
+            return
         ordered = sorted(graph.reached.values(), key=lambda item: item[1])
         for order, (leaf, _) in enumerate(ordered):
             name = self._context.names.name_of(leaf)

@@ -45,8 +45,9 @@ class LivenessProbe:
         root: Any = loss.grad_fn
         if root is None:
             return
-        record.scalar(signals.GRAPH_NODES.name, step, float(sum(graph.operators.values())))
-        if graph.reached and self._sequence:
+        if not graph.cut:
+            record.scalar(signals.GRAPH_NODES.name, step, float(sum(graph.operators.values())))
+        if graph.reached and self._sequence and not graph.cut:
             oldest = min(sequence for _, sequence in graph.reached.values())
             at = bisect_left(self._sequence, oldest)
             reach = step - self._steps[at] if at < len(self._steps) else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.ceiling import HISTOGRAMS, NORMS, STATISTICS, units_of
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import ParameterFact
 from torchdoctor.probes.context import Context
@@ -33,6 +35,8 @@ class TensorProbe:
         self._histogram_at = 1.0
         self._columns: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {}
         self._described: dict[str, ParameterFact] = {}
+        self._turn = 0
+        """part of the parameters that is measured next, where all of them are too many for one step"""
         self._unmeasured: dict[str, frozenset[str]] = {}
         """of each optimizer, parameters with gradients that cannot be measured: their NaN is not the gradient's own"""
 
@@ -62,6 +66,14 @@ class TensorProbe:
     def look_norms(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
         """L2 norms of gradients by parameter, and their total."""
         parameters, names = self.chosen(key, optimizer)
+        units = units_of(parameters)
+        if not self._context.ceiling.fits(NORMS, units):
+            return
+        start = thread_time()
+        self._look_norms(key, parameters, names, many, scale)
+        self._context.ceiling.learn(NORMS, units, thread_time() - start)
+
+    def _look_norms(self, key: str, parameters: list[Tensor], names: tuple[str, ...], many: bool, scale: float) -> None:
         pairs = [(p.grad, n) for p, n in zip(parameters, names, strict=True) if p.grad is not None]
         if not pairs:
             return
@@ -81,9 +93,32 @@ class TensorProbe:
     @contained("tensors: look_all")
     def look_all(self, key: str, optimizer: Optimizer, many: bool, scale: float = 1.0) -> None:
         """Every statistic of gradients and weights."""
-        parameters, names = self.chosen(key, optimizer)
-        if not parameters:
+        every, names = self.chosen(key, optimizer)
+        ceiling, units = self._context.ceiling, units_of(every)
+        parts = ceiling.parts_of(STATISTICS, units)
+        if not every or not parts:
             return
+        at, self._turn = self._turn % parts, self._turn + 1
+        parameters, names, units = every[at::parts], names[at::parts], units / parts
+        start = thread_time()
+        self._look_part(key, parameters, names, many, scale, is_whole=parts == 1)
+        ceiling.learn(STATISTICS, units, thread_time() - start)
+        if (self._context.step >= self._histogram_at or not self._context.step) and ceiling.fits(HISTOGRAMS, units):
+            self._histogram_at = max(self._context.step * HISTOGRAM_GROWTH, 1.0)
+            start = thread_time()
+            self._look_histograms(parameters, names)
+            ceiling.learn(HISTOGRAMS, units, thread_time() - start)
+
+    def _look_part(
+        self,
+        key: str,
+        parameters: list[Tensor],
+        names: tuple[str, ...],
+        many: bool,
+        scale: float,
+        is_whole: bool,
+    ) -> None:
+        """Norms of all parameters together are written only if all of them are measured."""
         step, record = self._context.step, self._context.record
         total_key = key if many else ""
         for parameter, name in zip(parameters, names, strict=True):
@@ -100,21 +135,20 @@ class TensorProbe:
                 self._report_nonfinite("gradient", columns, rows, step)
                 unmeasured = np.flatnonzero(np.isnan(rows[:, NONFINITE]))
                 self._unmeasured[key] = frozenset(columns[i] for i in unmeasured)
-                record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
+                if is_whole:
+                    record.scalar(signals.GRADIENT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
 
             self._context.read(stats.summarize([g for g, _ in graded]), gradients)
 
         def weights(rows: NDArray[Any]) -> None:
             record.matrix(step, names, split(rows.astype(np.float32), "weight"))
             self._report_nonfinite("weight", names, rows, step)
-            record.scalar(signals.WEIGHT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
+            if is_whole:
+                record.scalar(signals.WEIGHT_GLOBAL_L2.name, step, total(whole_norms(rows)), total_key)
 
         self._context.read(stats.summarize([stats.detached(p) for p in parameters]), weights)
         if step in SPREAD_STEPS:
             self._look_spread(parameters, names)
-        if step >= self._histogram_at or step == 0:
-            self._histogram_at = max(step * HISTOGRAM_GROWTH, 1.0)
-            self._look_histograms(parameters, names)
 
     def _report_nonfinite(self, role: str, columns: tuple[str, ...], rows: NDArray[Any], step: int) -> None:
         counts = rows[:, NONFINITE]

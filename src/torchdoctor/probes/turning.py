@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.ceiling import UPDATES, units_of
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 
@@ -32,6 +33,8 @@ class TurningProbe:
     def keep(self, key: str, optimizer: Optimizer) -> None:
         held = [p for g in optimizer.param_groups for p in g["params"] if p.grad is not None]
         if any(p.grad.layout is not torch.strided or stats.unsupported(p.grad) is not None for p in held):
+            return
+        if not self._context.ceiling.fits(UPDATES, units_of(held)):
             return
         if held and sum(p.grad.numel() * p.grad.element_size() for p in held) <= self._budget:
             copies = [p.grad.detach().clone() for p in held]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor import signals, stats
+from torchdoctor.attach.ceiling import UPDATES, units_of
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 from torchdoctor.stats.support import PLAIN_TYPES
@@ -26,6 +28,8 @@ class UpdateProbe:
         self._context = context
         self._budget = budget_bytes
         self._turn = 0
+        self._seconds = 0.0
+        """that copying took this time"""
         self._copies: list[Tensor] = []
         self._live: list[Tensor] = []
         self._held: list[Tensor] = []
@@ -36,9 +40,11 @@ class UpdateProbe:
         self._copies, self._live, self._held, columns = [], [], [], []
         if not parameters:
             return
+        share = self._context.ceiling.share_of(UPDATES, units_of(parameters))
+        start = thread_time()
         budget = self._available(parameters[0])
         used = 0
-        for i in range(len(parameters)):
+        for i in range(len(parameters) if share * len(parameters) >= 1 else 0):
             at = (self._turn + i) % len(parameters)
             parameter = parameters[at]
             size = parameter.numel() * parameter.element_size()
@@ -51,8 +57,12 @@ class UpdateProbe:
             self._live.append(parameter.detach())
             self._held.append(parameter)
             columns.append(names[at])
+            if len(columns) >= share * len(parameters):
+                self._turn = at + 1
+                break
         self._columns = tuple(columns)
         self._copies = [p.clone() for p in self._live]
+        self._seconds = thread_time() - start
 
     def _available(self, parameter: Tensor) -> int:
         if parameter.device.type != "cuda":
@@ -65,6 +75,7 @@ class UpdateProbe:
     def after(self) -> None:
         if not self._copies:
             return
+        start, units = thread_time(), units_of(self._copies)
         step, record, columns = self._context.step, self._context.record, self._columns
         both = torch.stack([stats.change_norms(self._copies, self._live), stats.norms(self._copies)])
         self._look_lost()
@@ -77,6 +88,7 @@ class UpdateProbe:
             record.matrix(step, columns, {signals.UPDATE_RATIO.name: ratio})
 
         self._context.read(both, arrived)
+        self._context.ceiling.learn(UPDATES, units, self._seconds + thread_time() - start)
 
     def _look_lost(self) -> None:
         """Of weights in 16 bits: which elements had a gradient, and are what they were."""

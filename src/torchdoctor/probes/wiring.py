@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
 from torchdoctor import stats
+from torchdoctor.attach.ceiling import FINGERPRINTS, units_of
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import WiringFact
 from torchdoctor.probes.context import Context
@@ -33,6 +34,8 @@ class WiringProbe:
         self._frozen_changed: set[str] = set()
         self._unregistered: dict[str, None] = {}
         self._stepped: set[str] = set()
+        self._turn, self._parts = 0, 1
+        """which of how many parts of the parameters are compared over the step that runs"""
 
     @contained("wiring: graph_reached")
     def graph_reached(self, leaves: list[Tensor], strays: dict[int, str]) -> None:
@@ -54,6 +57,10 @@ class WiringProbe:
     @contained("wiring: before_step")
     def before_step(self) -> None:
         """Take fingerprints; what differs from the last one after a step was changed by somebody else."""
+        self._turn += 1
+        self._parts = self._context.ceiling.parts_of(
+            FINGERPRINTS, units_of(p for _, p in self._context.names.parameters())
+        )
         self._fingerprint(self._compare_before)
 
     @contained("wiring: after_step")
@@ -72,13 +79,18 @@ class WiringProbe:
                 self._outside.add(name)
 
     def _fingerprint(self, use: Any) -> None:
-        named = [(n, p) for n, p in self._context.names.parameters() if stats.unsupported(p) is None and p.numel()]
+        if not self._parts:
+            return
+        start = thread_time()
+        every = list(self._context.names.parameters())[self._turn % self._parts :: self._parts]
+        named = [(n, p) for n, p in every if stats.unsupported(p) is None and p.numel()]
         if not named:
             return
         names = [n for n, _ in named]
         frozen = {n for n, p in named if not p.requires_grad}
-        marks = torch.cat([stats.fingerprints(p.detach().reshape(1, -1)) for _, p in named])
+        marks = stats.fingerprint_each([p.detach() for _, p in named])
         self._context.read(marks, lambda values: use(names, frozen, values))
+        self._context.ceiling.learn(FINGERPRINTS, units_of(p for _, p in named), thread_time() - start)
 
     def _compare_before(self, names: list[str], frozen: set[str], values: NDArray[Any]) -> None:
         for name, mark in zip(names, np.asarray(values).tolist(), strict=True):

@@ -248,6 +248,9 @@ def describe_health(run: Run) -> list[str]:
         lines += [
             f"{_UNKNOWN.get(name, f'{name} is not supported')}: {why}" for name, why in health.unsupported.items()
         ]
+        if health.skipped:
+            parts = listed(f"{kind} ({often})" for kind, often in health.skipped.items())
+            lines.append(f"not examined, or in part, to stay inside the budget: {parts}")
     return lines
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torchdoctor.stats import operators as operators
 from torchdoctor.stats.activation import activation, alive_units
 from torchdoctor.stats.batch import batch, features, unit_spread
-from torchdoctor.stats.fingerprint import fingerprints
+from torchdoctor.stats.fingerprint import fingerprint_each, fingerprints
 from torchdoctor.stats.histogram import histograms
 from torchdoctor.stats.summary import change_norms, norms, summarize
 from torchdoctor.stats.support import detached, has_own_dispatch, unsupported
@@ -22,6 +22,7 @@ __all__ = [
     "change_norms",
     "detached",
     "features",
+    "fingerprint_each",
     "fingerprints",
     "has_own_dispatch",
     "histograms",

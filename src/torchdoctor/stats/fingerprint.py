@@ -8,6 +8,7 @@ sequence, never from the global random state. It is no secure hash.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +22,8 @@ from torchdoctor.stats.support import Quiet, unsupported
 
 BLOCK = 1 << 15
 """Words hashed at once: 256 KB, so that all passes over them stay in the cache, and as many places are numbered."""
+STACKED_ELEMENTS, STACKED_TENSORS = 1 << 16, 64
+"""Tensors that are copied side by side: up to this size, and so many at once."""
 BLOCKS_AT_ONCE = 256
 """On a device: 64 MB of words with each launch."""
 
@@ -45,6 +48,28 @@ def fingerprints(tensor: Tensor) -> Tensor:
         except Exception as error:
             let_through(error)
             return none_of(torch.int64)
+
+
+def fingerprint_each(tensors: Sequence[Tensor]) -> Tensor:
+    """(T,) int64, one for each tensor as a whole. Small ones of one shape are hashed together."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        alike = tensor.numel() <= STACKED_ELEMENTS
+        groups.setdefault((tensor.shape, tensor.dtype, tensor.device, tensor.layout) if alike else (i,), []).append(i)
+    order: list[int] = []
+    marks = []
+    for indices in groups.values():
+        for first in range(0, len(indices), STACKED_TENSORS):
+            chunk = indices[first : first + STACKED_TENSORS]
+            with Quiet():
+                rows = [tensors[i].reshape(1, -1) for i in chunk]
+                joined = torch.cat(rows) if len(rows) > 1 else rows[0]
+            marks.append(fingerprints(joined))
+            order += chunk
+    places = torch.empty(len(order), dtype=torch.int64)
+    places[torch.tensor(order, dtype=torch.int64)] = torch.arange(len(order))
+    joined_marks = torch.cat(marks)
+    return joined_marks[places.to(joined_marks.device)] if len(groups) > 1 else joined_marks
 
 
 def _words(tensor: Tensor) -> tuple[Tensor, int]:
