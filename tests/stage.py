@@ -70,7 +70,7 @@ class Session:
         import json
         (self.directory / f"run-r{self.place[1]}.json").write_text(json.dumps(self.info(status)))
 
-    def finish(self, status, exception=None):
+    def finish(self, status, exception=None, untrained=False):
         told = f"{exception['type']} at {os.path.basename(exception.get('file', '?'))}:{exception.get('line')}" \\
             if exception else ""
         note("finish", status, *filter(None, [told]))
@@ -94,13 +94,20 @@ def open_run(directory):
     info = dict(infos[0], fault=next((i["fault"] for i in infos if i["fault"]), None))
     return Run(info=info, available=frozenset(), load=lambda *_: Trace.empty(), seen=(), steps=1)
 
+def record_without_torch(options, argv, status, exception=None):
+    from torchdoctor.run import Run, Trace
+    info = {"status": status, "path": str(options.directory(options.name))}
+    return Run(info=info, available=frozenset(), load=lambda *_: Trace.empty(), seen=(), steps=0)
+
+torchless = types.ModuleType("torchdoctor.attach.torchless")
+torchless.record_without_torch = record_without_torch
 session = types.ModuleType("torchdoctor.attach.session")
 session.start = start
 reader = types.ModuleType("torchdoctor.store.reader")
 reader.open_run = open_run
 engine = types.ModuleType("torchdoctor.engine")
 engine.examine = lambda run, settings=None: make_verdict(dict(run.info))
-sys.modules.update({m.__name__: m for m in (session, reader, engine)})
+sys.modules.update({m.__name__: m for m in (session, torchless, reader, engine)})
 """
 
 

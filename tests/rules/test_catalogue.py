@@ -168,7 +168,7 @@ def test_a_rule_is_in_the_catalogue_and_documented(loaded: rules.LoadedRule) -> 
     assert loaded.title
     assert [h for h in HEADINGS if not loaded.sections.get(h)] == []
     assert [n for n in loaded.rule.explains if n not in CODES] == []
-    for need in loaded.rule.needs:
+    for need in loaded.rule.reads:
         assert need.name in ALL if isinstance(need, Signal) else need.kind in KINDS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from torchdoctor.attach.options import Options
 from torchdoctor.attach.page import open_page
 from torchdoctor.attach.ranks import speaks
 from torchdoctor.attach.voice import announce, point_to_view, say
+from torchdoctor.errors import TorchdoctorError
 from torchdoctor.findings import Finding, Verdict
 from torchdoctor.launching import can_leave
 
@@ -29,7 +31,8 @@ class Live(Protocol):
 
 
 class Session(Protocol):
-    """What `attach.session.start` gives. `finish` gives None where nothing was trained, or nobody examines."""
+    """What `attach.session.start` gives. `finish` gives None where nobody examines, and where nothing was trained
+    unless a record of an untrained program is wanted."""
 
     directory: Path
     live: Live | None
@@ -37,7 +40,9 @@ class Session(Protocol):
 
     def flush(self, patience: float) -> None: ...
     def leaving_early(self, error: BaseException) -> None: ...
-    def finish(self, status: str, exception: dict[str, Any] | None = None) -> Verdict | None: ...
+    def finish(
+        self, status: str, exception: dict[str, Any] | None = None, *, untrained: bool = False
+    ) -> Verdict | None: ...
 
 
 class Attachment:
@@ -84,7 +89,7 @@ class Attachment:
                 self.session.live.listeners.append(_announce)
                 self.session.live.at_start = self._point_to_view
         except Exception as error:
-            self.problem = f"{type(error).__name__}: {error}"
+            self.problem = describe(error)
 
     def _examine(self, run: Run) -> Verdict:
         from torchdoctor.engine import examine
@@ -113,18 +118,26 @@ class Attachment:
             with contextlib.suppress(Exception):  # it ends as it would have without us
                 self.session.leaving_early(error)
 
-    def finish(self, how: str, exception: dict[str, Any] | None = None) -> Verdict | None:
-        """Close the record; the verdict if this process trained and had not finished before."""
+    def finish(self, how: str, exception: dict[str, Any] | None = None, *, untrained: bool = False) -> Verdict | None:
+        """Close the record; the verdict if this process trained and had not finished before. `untrained`: a process
+        that did not train is recorded, too."""
         if not (self.is_here and self._open):
             return None
         self._open = False
-        if self.session is None:
-            return None
         try:
-            return self.session.finish(how, exception=exception)
+            if self.session is not None:
+                return self.session.finish(how, exception=exception, untrained=untrained)
+            if untrained:
+                from torchdoctor.attach.torchless import record_without_torch
+
+                return self._examine(record_without_torch(self.options, sys.argv, how, exception))
         except Exception as error:
-            self.problem = f"{type(error).__name__}: {error}"
-            return None
+            self.problem = self.problem or describe(error)
+        return None
+
+
+def describe(error: Exception) -> str:
+    return str(error) if isinstance(error, TorchdoctorError) else f"{type(error).__name__}: {error}"
 
 
 def _serve(directory: Path, settings: Mapping[str, Any]) -> None:

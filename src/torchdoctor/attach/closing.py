@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contained("session: close")
-def close_loop(session: Session, crashed: bool, abrupt: bool) -> None:
+def close_loop(session: Session, crashed: bool, abrupt: bool, untrained: bool = False) -> None:
     if session.live:
         session.live.stop()
     session.lines.stop()
@@ -27,6 +27,8 @@ def close_loop(session: Session, crashed: bool, abrupt: bool) -> None:
         session.deferred.drain()
     if _meant_to_train(session) or (crashed and session.registry.optimizers):
         session.begin_record()
+    elif untrained:
+        session.begin_record(anew=True)
     if not session.record.started:
         return
     step = session.context.step
@@ -54,6 +56,7 @@ def close_loop(session: Session, crashed: bool, abrupt: bool) -> None:
         session.optimizers.describe(key, optimizer)
     session.describe_models()
     session.library_warnings.look()
+    session.unused_losses.close()
     _write_summary(session, step)
 
 

@@ -67,6 +67,7 @@ class ForwardWatch:
         self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._contexts = 0
         self._idle_contexts = 0
+        self._given_last: weakref.ref[Tensor] | None = None
         self._held: Tensor | None = None
         """the input of the last pass, for its loss: `model(x[rows])` keeps it nowhere; while the hooks are in"""
 
@@ -124,6 +125,10 @@ class ForwardWatch:
     def are_in(self) -> bool:
         return self.calls is not None and self.calls.is_on
 
+    def last_input(self) -> Tensor | None:
+        """The first tensor that the last root module was given, if it is still there."""
+        return self._given_last() if self._given_last is not None else None
+
     def take_out(self) -> None:
         if self.calls is not None:
             self.calls.off()
@@ -165,6 +170,7 @@ class ForwardWatch:
         name = session.registry.module_names.get(id(model)) or type(model).__name__
         named = {p: t for p, t in input_tensors(args, {}).items() if not stats.has_own_dispatch(t)}
         tensors = list(named.values())
+        self._given_last = weakref.ref(tensors[0]) if tensors else None
         self._mark_feeding(tensors)
         if grad:
             self._note_teachers(model, tensors)

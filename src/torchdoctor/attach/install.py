@@ -49,6 +49,7 @@ class Installation:
         self.sites.grad_off = self.forward.grad_off
         self.sites.forget_calls = self.loaders.forget_calls = self.forward.forget_calls
         self.sites.hooks_in = self.forward.are_in
+        session.forward_input = self.forward.last_input
         session.on_turn = self.forward.update
         self._handles: list[Any] = []
         self._place()

@@ -5,6 +5,7 @@ Its frames still hold the loss, and the loss its graph: what was made where can 
 
 from __future__ import annotations
 
+import math
 import traceback
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import contained
-from torchdoctor.attach.places import is_user_file
+from torchdoctor.attach.places import Place, is_user_file
 from torchdoctor.errors import StopTraining
 from torchdoctor.facts import GAVE_UP
 from torchdoctor.stats.support import PLAIN_TYPES, Quiet
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 @contained("last words")
 def tell_loss(session: Session, error: BaseException) -> None:
     """The script gives up: perhaps on a loss that it looked at itself, and that no backward has seen."""
-    if session.context.broke_at is not None or not session.loop.backwards or isinstance(error, StopTraining):
+    if session.context.broke_at is not None or isinstance(error, StopTraining):
+        return
+    if not session.loop.backwards:
+        session.unused_losses.found_by_script(find_unused_loss(error), session.batch, session.targets)
         return
     loss = find_loss(error)
     if loss is None:
@@ -52,6 +56,26 @@ def find_loss(error: BaseException) -> Tensor | None:
                 if type(value) in PLAIN_TYPES and _is_broken(value):
                     return value
     return None
+
+
+def find_unused_loss(error: BaseException) -> tuple[float, Place] | None:
+    """A loss that is not finite by its name, in the innermost of the user's frames that has one; with its place."""
+    frames = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if is_user_file(f.f_code.co_filename)]
+    with Quiet():
+        for frame, line in reversed(frames):
+            for name, value in list(frame.f_locals.items()):
+                number = _number(value) if "loss" in name.lower() else None
+                if number is not None and not math.isfinite(number):
+                    return number, Place(frame.f_code.co_filename, line)
+    return None
+
+
+def _number(value: object) -> float | None:
+    if type(value) is float:
+        return value
+    if not isinstance(value, Tensor) or type(value) not in PLAIN_TYPES or value.layout != torch.strided:
+        return None
+    return float(value.detach()) if value.numel() == 1 and value.is_floating_point() else None
 
 
 def _is_broken(value: Tensor) -> bool:

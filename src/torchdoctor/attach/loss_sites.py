@@ -38,13 +38,15 @@ class LossSites:
             if not isinstance(result, Tensor) or is_wrapped(result):
                 return
             session = self.session
+            target = args[1] if len(args) > 1 else kwargs.get("target")
+            if session.unused_losses.waiting:
+                session.unused_losses.called(result, session.forward_input(), target)
             session.steady.leave()
             grad = result.requires_grad
             session.grad_losses += grad
             if grad:
                 session.loop.begin()
                 session.turn()
-            target = args[1] if len(args) > 1 else kwargs.get("target")
             if grad and isinstance(target, Tensor) and not stats.has_own_dispatch(target):
                 session.targets = [target]
             if grad and not session.looks_at_pass(BATCH) and session.loop.backwards:

@@ -33,16 +33,21 @@ class PrintSites:
     @guarded("text printed")
     def printed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         """Only text and plain numbers are read: what else is printed may be dear to turn into text."""
-        if self.session.loop.backwards:
-            self.take(" ".join(str(a) for a in args if type(a) in (str, int, float)))
+        session = self.session
+        if session.loop.backwards or session.unused_losses.waiting:
+            text = " ".join(str(a) for a in args if type(a) in (str, int, float))
+            (self.take if session.loop.backwards else session.unused_losses.printed)(text)
 
     @guarded("text logged")
     def logged(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _result: Any) -> None:
         record = args[1] if len(args) > 1 else None
-        if record is None or not self.session.loop.backwards or record.name.startswith("torchdoctor"):
+        if record is None or record.name.startswith("torchdoctor"):
+            return
+        session = self.session
+        if not session.loop.backwards and not session.unused_losses.waiting:
             return
         if isinstance(record.args, tuple) and all(type(a) in (str, int, float) for a in (record.msg, *record.args)):
-            self.take(record.getMessage())
+            (self.take if session.loop.backwards else session.unused_losses.printed)(record.getMessage())
 
     def take(self, text: str) -> None:
         """Record the metrics that this text speaks of."""

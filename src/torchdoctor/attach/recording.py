@@ -57,11 +57,12 @@ class LateRecorder:
             dropped["before training"] = self._dropped
         return dropped
 
-    def start(self, session: Session) -> None:
+    def start(self, session: Session, *, anew: bool = False) -> None:
+        """Make the directory. `anew`: in no case one that holds a run already."""
         from torchdoctor.store.environment import describe
         from torchdoctor.store.writer import Recorder
 
-        if self._options.name is None:
+        if self._options.name is None or anew:
             self.name = free_name(Path(self._options.out), self.name)
         else:
             self.name, self._rank = take_place(self._options)

@@ -236,12 +236,19 @@ def describe_error(error: BaseException) -> dict[str, Any]:
     from torchdoctor.attach.places import is_user_file
     from torchdoctor.scrubbing import scrub_text
 
-    message = scrub_text(str(error)[: 4 * MESSAGE_LIMIT])  # before it is cut: half a secret would not be recognised
+    message = scrub_text(_message_of(error))  # before it is cut: half a secret would not be recognised
     told: dict[str, Any] = {"type": type(error).__name__, "message": message[:MESSAGE_LIMIT]}
     for frame, line in traceback.walk_tb(error.__traceback__):
         if is_user_file(frame.f_code.co_filename):
             told.update(file=frame.f_code.co_filename, line=line)
     return told
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)[: 4 * MESSAGE_LIMIT]
+    except Exception:
+        return "<exception str() failed>"  # python's own words for it
 
 
 def _was_stopped_in_child(error: BaseException) -> bool:

@@ -38,6 +38,7 @@ from torchdoctor.attach.registry import Registry
 from torchdoctor.attach.remedy import Remedy
 from torchdoctor.attach.rolling import Rolling
 from torchdoctor.attach.steady import Steady
+from torchdoctor.attach.unused_losses import UnusedLosses
 from torchdoctor.attach.waiting import PassWriter
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.facts import (
@@ -110,6 +111,7 @@ class Session(Probes):
         self.capturing = Capturing(self)
         self.rolling = Rolling(self)
         self.remedy = Remedy(self)
+        self.unused_losses = UnusedLosses(self)
         self.look_cost: dict[str, float] = {}
         self._passed_over: frozenset[str] = frozenset()
         """looks of this step that its later passes do not get"""
@@ -126,6 +128,8 @@ class Session(Probes):
         self.failure: str | None = None
         self.on_turn: Callable[[], None] = lambda: None
         self.on_finish: Callable[[], None] = lambda: None
+        self.forward_input: Callable[[], Tensor | None] = lambda: None
+        """the first input of the last forward pass, where that is known"""
         self.pid = os.getpid()
         self.context.looks = self.governor.plan(0)
         self.structural = True
@@ -223,12 +227,12 @@ class Session(Probes):
         costs = {name: self.look_cost.get(name, 0.0) / passes for name in PASS_LOOKS & self.context.looks}
         self._passed_over |= {n for n, cost in costs.items() if not self.ceiling.can_spend(cost, LATER_PART)}
 
-    def begin_record(self) -> None:
+    def begin_record(self, *, anew: bool = False) -> None:
         """Training has begun: from now on there is a run directory. Without one there is nothing to do here."""
         if self.record.started or self.failure is not None:
             return
         try:
-            self.record.start(self)
+            self.record.start(self, anew=anew)
         except Exception as error:
             let_through(error)
             known = isinstance(error, TorchdoctorError)
@@ -398,8 +402,11 @@ class Session(Probes):
             return None
         return self.examine(self.record.run())
 
-    def finish(self, status: str = "finished", exception: dict[str, Any] | None = None) -> Verdict | None:
-        """Close the record and ask the rules about the whole run. None if nothing was trained."""
+    def finish(
+        self, status: str = "finished", exception: dict[str, Any] | None = None, *, untrained: bool = False
+    ) -> Verdict | None:
+        """Close the record and ask the rules about the whole run. None if nothing was trained, unless a record of an
+        `untrained` program is wanted, too."""
         forking.end_child()
         if self.finished or os.getpid() != self.pid:
             return None
@@ -407,7 +414,7 @@ class Session(Probes):
         self.on_finish()
         guard.STATE.inside = True
         try:
-            close_loop(self, crashed=exception is not None, abrupt=status != "finished")
+            close_loop(self, crashed=exception is not None, abrupt=status != "finished", untrained=untrained)
             if exception is not None:
                 self.capturing.take(EXCEPTION)
         finally:

@@ -90,6 +90,7 @@ class Sites:
         self.forget_calls()
         loss = first_root(args, kwargs)
         session.begin_record()
+        session.unused_losses.forget()
         self.clearing.before_backward()
         session.loop.backward()
         session.turn()

@@ -15,7 +15,7 @@ from torchdoctor.errors import UnknownNameError
 from torchdoctor.report.sheet import Page, Sheet, hang, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import clean_block, listed
 from torchdoctor.rules import LoadedRule, catalogue, find
-from torchdoctor.signals import Signal
+from torchdoctor.rules.rule import name_of
 
 CODE_THEME = "bw"
 """Pygments' plainest: a code block must read on a dark and on a light terminal."""
@@ -57,7 +57,7 @@ def _write_rule(loaded: LoadedRule, page: Page, width: int) -> Iterator[Renderab
         yield page.heading(heading)
         yield indent(Markdown(clean_block(body, page.ascii_only), code_theme=CODE_THEME), 4)
     yield Text()
-    needs = [need.name if isinstance(need, Signal) else need.kind for need in rule.needs]
+    needs = [name_of(need) for need in rule.reads]
     if needs:
         yield labelled("it reads", listed(needs, most=8), page)
     if rule.explains:

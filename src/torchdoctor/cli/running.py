@@ -26,7 +26,7 @@ from torchdoctor.cli.observing import observed
 from torchdoctor.cli.wishes import is_writable
 from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
-from torchdoctor.last_seen import ProcessEnding
+from torchdoctor.last_seen import DIED, ProcessEnding
 from torchdoctor.settings import Settings
 from torchdoctor.view.opening import OpenView, can_be_drawn, opened_view
 
@@ -66,11 +66,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Record:
-    """What is left of a run that trained."""
+    """What is left of a run."""
 
     verdict: Verdict
     run: Run | None
     directory: Path
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was trained, and nothing was found either."""
+        return not self.verdict.findings and not self.verdict.run.get("steps")
 
 
 def perform(request: Request) -> Around[int]:
@@ -198,26 +203,40 @@ class Conclusion:
 
     def _collect(self) -> Record | None:
         """This process's own record, or the gravest of those that child processes left."""
+        places = taken_places(self.request.options, self.since) if speaks() else []
         if self.attachment is not None:
-            verdict = self.attachment.finish(self.ending.how, self.ending.exception)
-            session = self.attachment.session
-            if verdict is not None and session is not None:
-                return Record(verdict, self.attachment.run, session.directory)
-        if not speaks():
-            return None
-        places = taken_places(self.request.options, self.since)
+            untrained = speaks() and not places and not _children_still_run()
+            verdict = self.attachment.finish(self.ending.how, self.ending.exception, untrained=untrained)
+            run, session = self.attachment.run, self.attachment.session
+            if verdict is not None:
+                return Record(verdict, run, session.directory if session is not None else Path(run.info["path"]))
         if not places:
-            return None
+            return self._record_of_observed()
         records = _examine_all(places, self.request.settings)
         chosen = min(records, key=lambda r: r.verdict.worst.rank if r.verdict.worst else len(Severity))
         self.others = [r.directory for r in records if r is not chosen]
         return chosen
 
+    def _record_of_observed(self) -> Record | None:
+        """The record of a script that was ended before it trained, made by the process that observed it."""
+        request, observed = self.request, self.observed
+        if observed is None or observed.replaced or request.target.kind == COMMAND:
+            return None
+        from torchdoctor.attach.torchless import record_without_torch
+        from torchdoctor.engine import examine
+
+        how = DIED if observed.status is None else CRASHED if observed.status else FINISHED
+        run = record_without_torch(request.options, request.target.words, how)
+        return Record(examine(run, settings=request.settings), run, Path(run.info["path"]))
+
     def _tell(self, record: Record) -> None:
         if self.ending.stopped is not None:
             halted = self.ending.stopped.startswith(HALTED)
             say(f"{self.ending.stopped} ({'--on-nonfinite' if halted else '--stop-on'})")
-        if not self.request.quiet:
+        if record.is_empty:
+            with self._contained("nothing could be told"):
+                self._tell_of_nothing()
+        elif not self.request.quiet:
             with self._contained("the verdict could not be printed"), contextlib.suppress(BrokenPipeError):
                 self._print(record)
         elif not record.verdict.healthy:

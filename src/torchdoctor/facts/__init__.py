@@ -43,6 +43,7 @@ from torchdoctor.facts.model import (
 from torchdoctor.facts.numerics import (
     GAVE_UP,
     MODEL_INPUT,
+    NO_BACKWARD,
     OTHER_INPUT,
     BirthFact,
     HalfOperationFact,
@@ -69,6 +70,7 @@ __all__ = [
     "GAVE_UP",
     "KINDS",
     "MODEL_INPUT",
+    "NO_BACKWARD",
     "OTHER_INPUT",
     "TEMPERATURES",
     "TRAIN",

@@ -14,6 +14,9 @@ GAVE_UP = "the script looked at its loss itself and ended; torchdoctor replay ru
 MODEL_INPUT = "what the model was given"
 """Name of an input that is not the batch as a loader handed it out."""
 
+NO_BACKWARD = "no backward pass was seen in this program"
+"""The same where the program only computed losses."""
+
 
 OTHER_INPUT = "argument"
 """Begins the name of an input that is not the first tensor of a call; its path follows."""

@@ -46,8 +46,9 @@ class Rule:
     code: str
     name: str
     family: str
-    needs: tuple[Need, ...]
-    """Without every one of these in the run the rule is not asked, and listed as not examined."""
+    needs: tuple[Need | tuple[Need, ...], ...]
+    """Without every one of these in the run the rule is not asked, and listed as not examined. Of a tuple inside it,
+    one is enough."""
     explains: tuple[str, ...] = ()
     """Diagnoses that are consequences of this one where both stand."""
     fallback: bool = False
@@ -94,11 +95,21 @@ class Rule:
     def missing(self, run: Run) -> tuple[str, ...]:
         """Names of what this rule needs and the run does not have."""
         kinds = {type(s.fact) for s in run.seen}
+        alternatives = [need if isinstance(need, tuple) else (need,) for need in self.needs]
         return tuple(
-            need.name if isinstance(need, Signal) else need.kind
-            for need in self.needs
-            if not (run.has(need) if isinstance(need, Signal) else need in kinds)
+            name_of(needs[0])
+            for needs in alternatives
+            if not any(run.has(need) if isinstance(need, Signal) else need in kinds for need in needs)
         )
+
+    @property
+    def reads(self) -> tuple[Need, ...]:
+        """All that it may read of the run."""
+        return tuple(part for need in self.needs for part in (need if isinstance(need, tuple) else (need,)))
+
+
+def name_of(need: Need) -> str:
+    return need.name if isinstance(need, Signal) else need.kind
 
 
 @dataclass(frozen=True)

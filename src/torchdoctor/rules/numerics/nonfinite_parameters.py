@@ -41,19 +41,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.facts import GAVE_UP, BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
+from torchdoctor.facts import GAVE_UP, NO_BACKWARD, BirthFact, HealthFact, NonfiniteFact, OrderFact, RemedyFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, Severity
 from torchdoctor.rules.nonfinite import chain, first, loss_broke_at
 from torchdoctor.rules.remedies import describe, was_put_right
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
-from torchdoctor.signals import WEIGHT
+from torchdoctor.signals import LOSS_TRAIN, WEIGHT
 
 RULE = Rule(
     code="N008",
     name="nonfinite-parameters",
     family="numerics",
-    needs=(WEIGHT["nonfinite"],),
+    needs=((WEIGHT["nonfinite"], NonfiniteFact),),
     explains=("no-parameter-update", "bad-initialization-scale", "dead-relu", "saturated-activations"),
     fallback=True,
 )
@@ -122,6 +122,9 @@ def _unexplained(run: Run) -> Iterator[Finding]:
     else:
         return
     start = min(kept_out, default=broke)
+    if NO_BACKWARD in unknown:
+        yield _without_backward(run, start)
+        return
     yield RULE.finding(
         severity=Severity.ERROR if ended else Severity.WARNING,
         confidence=0.9,
@@ -133,6 +136,29 @@ def _unexplained(run: Run) -> Iterator[Finding]:
         where=[Place(module=n.rpartition(".")[0] or None, parameter=n) for n in names[:5]] if kept_out else [],
         first_step=start,
         symptoms=("nan-later",),
+    )
+
+
+def _without_backward(run: Run, step: int | None) -> Finding:
+    """A program that computed losses, and of which no backward pass was seen."""
+    loss = first(run, "loss")
+    fact = loss[1] if loss is not None else None
+    value = "NaN" if fact is not None and fact.nan else "infinite"
+    place = Place(file=fact.file, line=fact.line) if fact is not None and fact.file else None
+    return RULE.finding(
+        severity=Severity.ERROR,
+        confidence=0.9,
+        title=f"a loss was {value}, and no backward pass was seen in this program",
+        summary="The loss itself was seen. No step belongs to it, so what made it was not searched for.",
+        fix=Fix(
+            "Check what goes into the loss: the batch, the targets, and the outputs of the model.",
+            "with torch.autograd.set_detect_anomaly(True, check_nan=True): ...",
+        ),
+        evidence=[Evidence(f"the first loss that was not finite was {value}", LOSS_TRAIN.name), *chain(run)],
+        proof=Proof.STRUCTURE,
+        where=[place] if place is not None else [],
+        first_step=step,
+        symptoms=("nan-at-first-step",),
     )
 
 
