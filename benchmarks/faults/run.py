@@ -25,7 +25,7 @@ from harness import TESTS, WORK, Line, keep
 
 import results
 
-MODULES = ("kills", "disks", "damaged_runs", "hostile_runs", "web_server", "script_styles", "long_run")
+MODULES = ("kills", "endings", "disks", "damaged_runs", "hostile_runs", "web_server", "script_styles", "long_run")
 
 
 def main() -> int:
