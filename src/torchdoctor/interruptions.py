@@ -7,6 +7,8 @@ code of ours. `except Exception` must not swallow those, since they are meant fo
 from __future__ import annotations
 
 import dis
+import inspect
+import itertools
 import queue
 from collections.abc import Iterator
 from types import FrameType, TracebackType
@@ -26,11 +28,10 @@ def let_through(error: BaseException) -> None:
 
 def is_interruption(error: BaseException) -> bool:
     """Whether a signal handler or another thread raised this error, and no function that was called."""
-    last = caller = None
+    last = None
     for last in _entries(error.__traceback__):
-        if caller is not None and _is_handler(last.tb_frame, caller):
+        if _is_handler(last.tb_frame):
             return True
-        caller = last.tb_frame
     return last is not None and _is_set_by_thread(error, last)
 
 
@@ -40,12 +41,16 @@ def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
         trace = trace.tb_next
 
 
-def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
-    """A handler gets the number of the signal and the frame that it interrupts."""
-    for value in frame.f_locals.values():
-        if value is interrupted or (type(value) is tuple and any(item is interrupted for item in value)):
-            return True
-    return False
+def _is_handler(frame: FrameType) -> bool:
+    """Whether this is a function called with the number of a signal and the frame that it interrupts."""
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    arguments: list[object] = []
+    for name in code.co_varnames[:count]:
+        value = values.get(name)
+        arguments += value if type(value) is tuple else [value]
+    pairs = itertools.pairwise(arguments)
+    return any(isinstance(number, int) and type(second) is FrameType for number, second in pairs)
 
 
 def _is_set_by_thread(error: BaseException, entry: TracebackType) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchdoctor.interruptions import let_through
+from torchdoctor.stats import has_own_dispatch
 
 log = logging.getLogger("torchdoctor")
 
@@ -35,6 +36,9 @@ class Deferred:
 
     def read(self, tensor: Tensor, callback: Callback) -> None:
         """Call `callback` with the tensor's values as numpy, now or at a later poll."""
+        if has_own_dispatch(tensor):
+            self.dropped += 1
+            return
         tensor = tensor.detach()
         if tensor.device.type == "cpu":
             callback(_as_numpy(tensor))

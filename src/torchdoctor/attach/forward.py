@@ -25,6 +25,7 @@ from torchdoctor.attach.patches import Switch
 from torchdoctor.attach.places import caller
 from torchdoctor.attach.registry import unwrap
 from torchdoctor.attach.session import BATCH, LOOK, Session
+from torchdoctor.attach.weak import IdentitySet
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.batches import count_nan, input_tensors, look_at
 from torchdoctor.probes.device import FORWARD
@@ -60,11 +61,11 @@ class ForwardWatch:
         """of the modules that a pass calls, one in so many is measured; 0: none"""
         self._activation_turn = self._calls = 0
         self._step = -1
-        self._fed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._fed: IdentitySet = IdentitySet()
         """models that get what another model made, and no data, in every training pass looked at"""
-        self._given: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._teachers: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-        self._trained: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._given: IdentitySet = IdentitySet()
+        self._teachers: IdentitySet = IdentitySet()
+        self._trained: IdentitySet = IdentitySet()
         self._contexts = 0
         self._idle_contexts = 0
         self._given_last: weakref.ref[Tensor] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -16,6 +15,7 @@ from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.patches import Switch
 from torchdoctor.attach.places import applier, caller
 from torchdoctor.attach.session import Session
+from torchdoctor.attach.weak import IdentityMap
 from torchdoctor.probes.saved import Packing
 
 INITIALISERS = (
@@ -44,7 +44,7 @@ class HandlingSites:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._made: weakref.WeakKeyDictionary[Any, tuple[str, bool]] = weakref.WeakKeyDictionary()
+        self._made: IdentityMap[tuple[str, bool]] = IdentityMap()
 
     def place(self, wrap: Callable[..., None], switch: Callable[..., Switch]) -> None:
         wrap(torch.nn.Module, "load_state_dict", before=self.module_loading, after=self.module_loaded)

@@ -13,6 +13,7 @@ from torchdoctor import stats
 from torchdoctor.attach import guard
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.session import Session
+from torchdoctor.attach.weak import IdentityMap
 from torchdoctor.facts import TRAIN, UNKNOWN, VALIDATION, LoaderFact
 from torchdoctor.probes.batches import batch_tensors
 
@@ -24,8 +25,8 @@ class LoaderSites:
         self.session = session
         self.arm: Callable[[], None] = lambda: None
         self.forget_calls: Callable[[], None] = lambda: None
-        self._loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._walks: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._loaders: IdentityMap[weakref.ref[Any]] = IdentityMap()
+        self._walks: IdentityMap[int] = IdentityMap()
         self._serial = 0
 
     @guarded("loader iterator")
@@ -38,7 +39,7 @@ class LoaderSites:
 
     @guarded("batch wanted")
     def batch_wanted(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> tuple[float, int]:
-        return perf_counter(), self._walks.get(args[0], id(args[0]))
+        return perf_counter(), self._walks.get(args[0]) or id(args[0])
 
     @guarded("batch fetched")
     def batch_fetched(self, wanted: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], batch: Any) -> None:
@@ -52,7 +53,7 @@ class LoaderSites:
             session.splits.loader(name, loader)
         self.forget_calls()
         session.batch = [t for t in batch_tensors(batch) if not stats.has_own_dispatch(t)]
-        walk = self._walks.get(args[0], id(args[0]))
+        walk = self._walks.get(args[0]) or id(args[0])
         session.loop.fetch(walk, name)
         session.turn()
         samples = next((int(t.shape[0]) for t in session.batch if t.dim()), 0)

@@ -12,6 +12,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torchdoctor.attach.ownership import Heap, Ownership
+from torchdoctor.attach.weak import IdentityMap
 
 WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
 """Modules that only wrap the user's; names are given without them."""
@@ -56,12 +58,14 @@ class Registry:
         self._held_references: dict[int, weakref.ref[Tensor]] = {}
         self._held_ids: dict[str, list[int]] = {}
         """of each optimizer, its parameters when they were last listed"""
+        self._released: dict[int, Any] = {}
+        """ids of parameters that have gone -> the weak references to them"""
         self._unplaced: set[int] = set()
         """parameters that an optimizer holds and whose model is not known yet"""
         self.parameter_names: dict[int, str] = {}
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         self.module_names: dict[int, str] = {}
-        self._loaders: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._loaders: IdentityMap[str] = IdentityMap()
         self._loader_kinds: dict[tuple[Any, ...], tuple[Any, str]] = {}
         self.strays: dict[int, weakref.ref[nn.Module]] = {}
         """modules called inside a model without being registered in it"""
@@ -79,7 +83,8 @@ class Registry:
         """parameters that no module holds, as a search showed"""
         self._names: dict[str, _Names] = {}
         self._labels: Counter[str] = Counter()
-        self._dead: list[str] = []
+        self._dead: dict[str, Any] = {}
+        """labels of models that have gone; like all callbacks of weak references, filled by C code (see weak.py)"""
         """labels of models that no longer exist and still have names"""
         self._prefixed = False
         self._renamed = False
@@ -108,6 +113,7 @@ class Registry:
 
     def held(self) -> dict[int, str]:
         """id of every parameter that an optimizer holds, or held in an earlier stage -> the optimizer's key."""
+        self._forget_released()
         for key, optimizer in self.live_optimizers():
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             identities = list(map(id, parameters))
@@ -122,14 +128,17 @@ class Registry:
         self._held[identity] = key
         reference = self._held_references.get(identity)
         if reference is None or reference() is not parameter:
-            self._held_references[identity] = weakref.ref(parameter, lambda _: self._let_go(identity))
+            self._held_references[identity] = weakref.ref(parameter, partial(self._released.setdefault, identity))
         if self.name_of(parameter) is None:
             self._unplaced.add(identity)
 
-    def _let_go(self, identity: int) -> None:
-        self._held.pop(identity, None)
-        self._held_references.pop(identity, None)
-        self._unplaced.discard(identity)
+    def _forget_released(self) -> None:
+        while self._released:
+            identity, reference = self._released.popitem()
+            if self._held_references.get(identity) is reference:
+                self._held.pop(identity, None)
+                self._held_references.pop(identity, None)
+                self._unplaced.discard(identity)
 
     def is_held(self, tensor: Tensor) -> bool:
         """Whether an optimizer is known to hold this tensor."""
@@ -180,7 +189,7 @@ class Registry:
         before = self._labels[name]
         self._labels[name] += 1
         label = f"{name}'{before if before > 1 else ''}" if before else name
-        self.models[label] = weakref.ref(model, lambda _: self._dead.append(label))
+        self.models[label] = weakref.ref(model, partial(self._dead.setdefault, label))
         return label
 
     def discover(self, reached: Iterable[Tensor] = ()) -> Discovery:
@@ -260,7 +269,7 @@ class Registry:
                 for identity in held:
                     del lost[identity]
         for identity, tensor in lost.items():
-            self._homeless[identity] = weakref.ref(tensor, lambda _, i=identity: self._homeless.pop(i, None))
+            self._homeless[identity] = weakref.ref(tensor, partial(self._homeless.pop, identity))
         return tops, True
 
     def _is_homeless(self, parameter: Tensor) -> bool:
@@ -279,7 +288,7 @@ class Registry:
         if id(model) in self.module_names or (reference is not None and reference() is model):
             return False
         identity = id(model)
-        self._sought[identity] = weakref.ref(model, lambda _: self._sought.pop(identity, None))
+        self._sought[identity] = weakref.ref(model, partial(self._sought.pop, identity))
         self.ownership.add(model)
         return True
 
@@ -346,7 +355,7 @@ class Registry:
 
     def forget_dead(self) -> None:
         """Take out the names of models that no longer exist; ids are used again."""
-        dead, self._dead = self._dead, []
+        dead = [self._dead.popitem()[0] for _ in range(len(self._dead))]
         for label in dead:
             if label in self.models and self.models[label]() is None:
                 del self.models[label]

@@ -67,7 +67,9 @@ class ActivationProbe:
     def module(self, name: str, module: nn.Module, output: Any) -> None:
         """A leaf module gave this output in a training pass. Measured now: later it may be changed in place."""
         tensor = first_tensor(output)
-        if tensor is None or not tensor.is_floating_point() or len(self._rows) >= MODULES_LIMIT:
+        if tensor is None or stats.unsupported(tensor) is not None:
+            return
+        if not tensor.is_floating_point() or len(self._rows) >= MODULES_LIMIT:
             return
         if isinstance(module, _CONVOLUTIONS):
             self._channels_first = True
@@ -81,7 +83,7 @@ class ActivationProbe:
     def passed_over(self, output: Any) -> None:
         """A module's output that is not measured; nor is it when it turns up in the graph."""
         tensor = first_tensor(output)
-        if tensor is not None:
+        if tensor is not None and stats.unsupported(tensor) is None:
             self._seen.add(tensor.data_ptr())
 
     @contained("activations: graph")

@@ -9,7 +9,6 @@ compared one by one for a while.
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +23,7 @@ from torch.optim import Optimizer
 from torchdoctor import stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
+from torchdoctor.attach.weak import IdentitySet
 from torchdoctor.facts import OverwriteFact
 from torchdoctor.probes.context import Context
 
@@ -72,7 +72,7 @@ class CustodyProbe:
         self._during: Marks | None = None
         self._history: dict[str, dict[int, int]] = {}
         self._looks: deque[Look] = deque()
-        self._steppers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._steppers: IdentitySet = IdentitySet()
         self._restarted = False
         self._call: tuple[str, Place | None] | None = None
         self._boundaries = 0

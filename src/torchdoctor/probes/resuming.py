@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from torch.optim import Optimizer
 from torchdoctor import stats
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place
+from torchdoctor.attach.weak import IdentitySet
 from torchdoctor.facts import ResumeFact
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.optimizers import number
@@ -61,7 +61,7 @@ class ResumingProbe:
         self._checkpoints: list[Checkpoint] = []
         self._loadings: list[Loading] = []
         self._written_paths: set[str] = set()
-        self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._stepped: IdentitySet = IdentitySet()
         self._rates: dict[str, list[float]] = {}
         self._last: tuple[str, str] | None = None
         self._starts: set[tuple[int, ...]] = set()
