@@ -140,8 +140,8 @@ def _read_order() -> tuple[dict[str, Any], bytes]:
 def _share_errors(owner: int) -> None:
     """Have the standard error that the training has: one that it has closed or replaced is not kept open by us."""
     theirs, ours = _target(owner, ERRORS), _target(os.getpid(), ERRORS)
-    if theirs == ours:
-        return
+    if theirs == ours or (theirs is None and not _has_files(owner)):
+        return  # without any file a process is about to end, which takes a while where it had a device open
     try:
         opened = os.open(f"/proc/{owner}/fd/{ERRORS}", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
@@ -149,6 +149,13 @@ def _share_errors(owner: int) -> None:
     os.set_blocking(opened, True)
     os.dup2(opened, ERRORS)
     os.close(opened)
+
+
+def _has_files(process: int) -> bool:
+    try:
+        return bool(os.listdir(f"/proc/{process}/fd"))  # noqa: PTH208
+    except OSError:
+        return False
 
 
 def _target(process: int, descriptor: int) -> str | None:
