@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import timeit
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from processes import preloaded_torchdoctor, run_python
 from recording import record
+from torchdoctor.attach.script import _load_file
 from torchdoctor.errors import CaptureError, ScriptError, UsageError
 from torchdoctor.experiments import replay as replays
 from torchdoctor.experiments.changes import Changes, read_changes
@@ -242,9 +245,35 @@ def test_a_forged_run_starts_nothing_unasked(tmp_path: Path, mine: dict, edit: d
     script = find_script(tmp_path, mine | edit)
     assert len(script.doubts) == doubts
     with pytest.raises(ScriptError, match="--yes"):
-        replays._approved(script, tmp_path, None)
+        replays._approve(script, (), tmp_path, None)
     asked: list[RecordedScript] = []
-    assert replays._approved(script, tmp_path, lambda s: not asked.append(s)) is script and asked == [script]
+    replays._approve(script, (), tmp_path, lambda s: not asked.append(s))
+    assert asked == [script]
+
+
+def test_it_asks_where_an_imported_file_has_changed(tmp_path: Path, mine: dict) -> None:
+    script = find_script(tmp_path, mine)
+    replays._approve(script, [str(tmp_path / "train.py")], tmp_path, None)  # its own digest has been compared
+    with pytest.raises(ScriptError, match=r"imported have changed .*model\.py"):
+        replays._approve(script, [str(tmp_path / "model.py")], tmp_path, None)
+
+
+def test_a_script_that_is_replaced_after_it_was_checked_does_not_start(tmp_path: Path, mine: dict) -> None:
+    target = find_script(tmp_path, mine).target
+    assert _load_file(target, ModuleType("__main__")) is not None
+    (tmp_path / "train.py").write_text("print('another one')\n")
+    with pytest.raises(ScriptError, match="changed after it was checked"):
+        _load_file(target, ModuleType("__main__"))
+
+
+def test_odd_names_of_sources_in_a_capture_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "big.py").touch()
+    os.truncate(tmp_path / "big.py", 1 << 40)
+    (tmp_path / "helper.py").write_text("x = 1\n")
+    names = ["~nobodyatall/x.py", "a\0b.py", str(tmp_path / ("a" * 300 + ".py")), str(tmp_path / "big.py"), "\udc80.py"]
+    names += [str(tmp_path / "helper.py"), str(tmp_path / "x" / ".." / ".." / "y.py")]
+    capture = SimpleNamespace(document={"sources": {**dict.fromkeys(names, "0" * 64), str(tmp_path / "a.py"): 5}})
+    assert replays._changed_sources(capture, tmp_path / "train.py") == (str(tmp_path / "helper.py"),)
 
 
 def test_a_changed_script_starts_only_with_a_yes(folder: Path) -> None:
@@ -275,6 +304,28 @@ def test_nothing_that_lies_in_a_run_folder_is_started(tmp_path: Path, mine: dict
         replays._named_target([relative], None)
     with pytest.raises(ScriptError, match="run folder"):
         find_script(tmp_path, mine | {"argv": [str(tmp_path / "train.py")], "cwd": str(inside)})
+
+
+@pytest.mark.parametrize("words", [["run"], ["-m", "run.train"], ["-m", "run.pkg"]])
+def test_no_folder_or_module_in_a_run_folder_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    run = record(tmp_path / "run")
+    (run / "pkg").mkdir()
+    for name in ("__main__.py", "train.py", "pkg/__init__.py", "pkg/__main__.py"):
+        (run / name).write_text("print(3)\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ScriptError, match="run folder"):
+        replays._named_target(words, None)
+
+
+@pytest.mark.parametrize("words", [["-m", "train"], ["-m", "timeit"], ["-c", "import train"]])
+def test_no_module_is_looked_for_in_a_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(record(tmp_path / "run"))
+    with pytest.raises(ScriptError, match="run folder"):
+        replays._named_target(words, None)
 
 
 def test_a_link_to_a_script_in_a_run_folder_is_not_followed(tmp_path: Path, mine: dict) -> None:

@@ -13,6 +13,7 @@ import atexit
 import builtins
 import contextlib
 import functools
+import hashlib
 import linecache
 import os
 import runpy
@@ -157,7 +158,7 @@ def _run(target: Target, main: ModuleType) -> Around[BaseException | None]:
         return (yield functools.partial(runpy._run_module_as_main, module, target.kind == MODULE))  # type: ignore[attr-defined]
     sys.argv = ["-c" if target.kind == CODE else target.what, *target.arguments]
     try:
-        code = _compile_text(target.what) if target.kind == CODE else _load_file(target.what, main)
+        code = _compile_text(target.what) if target.kind == CODE else _load_file(target, main)
     except Exception as error:  # no such file, or a syntax error in it
         yield _do_nothing
         return error
@@ -179,8 +180,8 @@ def _spell(path: str) -> str:
     return path if Path(path).is_absolute() else f"{Path.cwd()}{os.sep}{path}"
 
 
-def _load_file(given: str, main: ModuleType) -> CodeType:
-    path = _spell(given)
+def _load_file(target: Target, main: ModuleType) -> CodeType:
+    path = _spell(target.what)
     main.__file__ = path
     main.__cached__ = None  # type: ignore[attr-defined]
     if path.endswith(".pyc"):
@@ -189,7 +190,10 @@ def _load_file(given: str, main: ModuleType) -> CodeType:
         return sourceless.get_code("__main__")  # type: ignore[return-value]
     loader = SourceFileLoader("__main__", path)
     main.__loader__ = loader
-    return compile(loader.get_data(path), path, "exec", dont_inherit=True)
+    source = loader.get_data(path)
+    if target.sha256 and hashlib.sha256(source).hexdigest() != target.sha256:
+        raise ScriptError(f"{path} was changed after it was checked, just before its start; start the command again")
+    return compile(source, path, "exec", dont_inherit=True)
 
 
 def _refuse_if_not_found(target: Target, leaving: SystemExit) -> None:

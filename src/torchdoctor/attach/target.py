@@ -24,6 +24,8 @@ class Target:
     kind: str
     what: str
     arguments: tuple[str, ...] = ()
+    sha256: str = ""
+    """the digest that a file must have to be started; empty where any content will do"""
 
     @property
     def words(self) -> list[str]:

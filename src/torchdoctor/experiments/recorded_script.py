@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchdoctor.attach.target import FILE, Target
+from torchdoctor.attach.target import CODE, FILE, MODULE, Target
 from torchdoctor.errors import NotARunError, RunError, ScriptError
+from torchdoctor.experiments.sources import main_file
+from torchdoctor.opening import current_folder
 from torchdoctor.scrubbing import HIDDEN
 from torchdoctor.store.environment import digest_script
 from torchdoctor.store.info import read_info
@@ -59,16 +61,30 @@ def find_script(run: Path, info: Mapping[str, Any]) -> RecordedScript:
         there = False
     if not there:
         raise ScriptError(f"the script of the run is not there any more ({ascii(words[0])[1:-1]}){give}")
-    if not path.is_relative_to(Path.cwd()):
+    if not path.is_relative_to(current_folder()):
         raise ScriptError(f"the script of the run, {path}, is not in this folder, and a run could name any{give}")
-    for each in (path, folder / "_"):
+    for each in (path, folder):
         refuse_what_came_with_a_run(each)
-    return RecordedScript(Target(FILE, str(path), tuple(words[1:])), folder, tuple(_doubts(path, info)))
+    digest = digest_script(path)
+    target = Target(FILE, str(path), tuple(words[1:]), digest)
+    return RecordedScript(target, folder, tuple(_doubts(digest, info)))
+
+
+def refuse_target_from_a_run(target: Target) -> None:
+    """ScriptError where what the user named lies in a run folder. A module, and what a piece of code imports, is looked
+    for in the current folder first."""
+    main = main_file(target)
+    places = [main] if main is not None else []
+    if target.kind in (MODULE, CODE):
+        places.append(current_folder())
+    for place in places:
+        refuse_what_came_with_a_run(place)
 
 
 def refuse_what_came_with_a_run(path: Path) -> None:
-    """ScriptError for a file in a run folder: nothing that lies in one is started, whoever names it."""
-    for folder in path.resolve().parents:
+    """ScriptError for a run folder and whatever lies in one: nothing there is started, whoever names it."""
+    real = path.resolve()
+    for folder in (real, *real.parents):
         if _is_run_folder(folder):
             raise ScriptError(
                 f"{path} lies in a run folder ({folder}), and nothing in one is ever started; copy it elsewhere first, "
@@ -96,8 +112,8 @@ def _is_run_folder(folder: Path) -> bool:
     return RUN_FILE in names and "captures" in names
 
 
-def _doubts(path: Path, info: Mapping[str, Any]) -> list[str]:
-    known, now = info.get("script_sha256"), digest_script(path)
+def _doubts(now: str, info: Mapping[str, Any]) -> list[str]:
+    known = info.get("script_sha256")
     if not isinstance(known, str) or not known:
         changed = ["the run does not say what the script was like, so it may be another one by now"]
     elif now != known:

@@ -6,7 +6,6 @@ recorded_script.py says when the user is asked before.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -20,17 +19,19 @@ from typing import Any
 
 from torchdoctor import signals
 from torchdoctor.attach.options import EXCEPTION, NONFINITE
-from torchdoctor.attach.target import FILE, FOLDER, Target, read_target
+from torchdoctor.attach.target import FILE, Target, read_target
 from torchdoctor.engine import examine
 from torchdoctor.errors import CaptureError, RunError, ScriptError, UsageError
 from torchdoctor.experiments.changes import Changes
-from torchdoctor.experiments.recorded_script import RecordedScript, find_script, refuse_what_came_with_a_run
+from torchdoctor.experiments.recorded_script import RecordedScript, find_script, refuse_target_from_a_run
 from torchdoctor.facts import BirthFact
 from torchdoctor.findings import Finding
 from torchdoctor.launching import own_module
+from torchdoctor.opening import current_folder
 from torchdoctor.run import Run, Seen
 from torchdoctor.store.captured import Capture, open_capture
 from torchdoctor.store.captures import CaptureEntry, list_captures
+from torchdoctor.store.environment import digest_script
 from torchdoctor.store.info import read_info
 from torchdoctor.store.names import run_file
 from torchdoctor.store.reader import open_run
@@ -134,21 +135,21 @@ def replay(
     entry = choose_capture(run, step)
     changes = changes or Changes()
     info = read_info(run / run_file(0))
-    if step_fn or command:
-        target, cwd = _named_target(command, step_fn), None
-    else:
-        script = _approved(find_script(run, info), run, approve)
-        target, cwd = script.target, script.folder
+    named = RecordedScript(_named_target(command, step_fn), current_folder()) if step_fn or command else None
+    script = named or find_script(run, info)
+    target = script.target
     with open_capture(entry.path) as capture:
-        changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve().parent)
+        changed = _changed_sources(capture, Path(target.what.partition(":")[0]).resolve())
         steps = capture.document.get("steps")
         late = 0 if steps else int(capture.document.get("taken_at_step") or 0) - entry.name.step
         processes = max(0, capture.document.get("processes", 0))
         captured_loss = next((x for x in reversed(capture.document.get("losses") or []) if isinstance(x, float)), None)
+    if named is None:
+        _approve(script, changed, run, approve)
     record = open_run(run)
     recorded = next((f for at, f in record.facts_at(BirthFact) if at == entry.name.step), None)
     request = Request(entry, changes, target, step_fn, from_start)
-    surroundings = Surroundings(cwd, log, _alone() if processes else {})
+    surroundings = Surroundings(None if named else script.folder, log, _alone() if processes else {})
     report = _control(request, surroundings) or _perform(request, surroundings)
     alone = not (report.get("unbroken") or report.get("not_yet"))
     if not (alone or from_start or step_fn is not None or changes != Changes()):
@@ -242,30 +243,35 @@ def _alone() -> dict[str, str]:
 def _named_target(command: Sequence[str], step_fn: str | None) -> Target:
     """What the user named on the command line."""
     target = Target(FILE, step_fn) if step_fn else read_target(command)
-    if target.kind in (FILE, FOLDER):
-        refuse_what_came_with_a_run(Path(step_fn.rpartition(":")[0] if step_fn else target.what))
+    refuse_target_from_a_run(Target(FILE, step_fn.rpartition(":")[0]) if step_fn else target)
     return target
 
 
-def _approved(script: RecordedScript, run: Path, approve: Approval | None) -> RecordedScript:
-    """The script, if nothing speaks against starting it or the user agrees."""
+def _approve(script: RecordedScript, changed: Sequence[str], run: Path, approve: Approval | None) -> None:
+    """ScriptError unless nothing speaks against starting the script, or the user agrees. `changed`: files of the user's
+    that the script had imported and that are not what they were."""
+    others = [name for name in changed if Path(name).expanduser() != Path(script.target.what)]
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        doubt = f"files that the script imported have changed since the run ({', '.join(others[:3])}{more})"
+        script = replace(script, doubts=(*script.doubts, doubt))
     if script.doubts and not (approve is not None and approve(script)):
         raise ScriptError(
             f"{script.words} was not started in {script.folder}: {'; '.join(script.doubts)}. Look at it, then add "
             f"--yes or name it yourself: torchdoctor replay {run} -- {script.words}"
         )
-    return script
 
 
-def _changed_sources(capture: Capture, folder: Path) -> tuple[str, ...]:
+def _changed_sources(capture: Capture, script: Path) -> tuple[str, ...]:
     """Source files beside the script that are not what they were; no other path that the capture names is followed."""
     changed = []
     for name, digest in (capture.document.get("sources") or {}).items():
-        path = Path(str(name)).expanduser()
-        if not digest or path.suffix != ".py" or not path.is_relative_to(folder) or not path.is_file():
+        path = Path(os.path.normpath(os.path.expanduser(name)))  # noqa: PTH111 - Path raises for ~ of unknown users
+        if not isinstance(digest, str) or not digest or not path.is_relative_to(script.parent):
             continue
-        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            changed.append(str(name))
+        now = digest_script(path)
+        if now and now != digest:
+            changed.append(name)
     return tuple(changed)
 
 
@@ -321,6 +327,7 @@ def _perform(request: Request, surroundings: Surroundings) -> dict[str, Any]:
             "kind": request.target.kind,
             "what": request.target.what,
             "arguments": list(request.target.arguments),
+            "sha256": request.target.sha256,
             "report": str(report),
             "scratch": scratch,
             "step_fn": request.step_fn,

@@ -215,7 +215,7 @@ def main(request_file: str) -> int:
     attachment.begin()
     replaying = Replaying(request, attachment, pipe)
     after_import("torch", replaying.arrange)
-    target = Target(request["kind"], request["what"], tuple(request["arguments"]))
+    target = Target(request["kind"], request["what"], tuple(request["arguments"]), request["sha256"])
     ending = execute(target, replaying.leaving_early)
     if ending.exception is None:
         tell(pipe, {"reason": "the script ended before the step could be run again"})

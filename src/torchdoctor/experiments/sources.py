@@ -32,7 +32,7 @@ def digest_sources(target: Target) -> str:
     """Changes with every file of the user's that the program is made of: what it imports, and what its arguments name,
     such as a configuration. Scripts beside it are none of that, and may be edited while the runs of this one count."""
     texts = dict(_read_texts(target, FILES_DIGESTED))
-    main = _main_file(target)
+    main = main_file(target)
     more = [Path(word.rpartition("=")[2]) for word in target.arguments if word.endswith(CONFIGURATIONS)]
     if main is not None and any(word in text for text in texts.values() for word in BY_NAME):
         more += itertools.islice(_files_beside(main), FILES_DIGESTED)
@@ -42,7 +42,7 @@ def digest_sources(target: Target) -> str:
 
 
 def _read_texts(target: Target, most: int) -> Iterator[tuple[Path, str]]:
-    main = _main_file(target)
+    main = main_file(target)
     here = current_folder()
     folders = list(dict.fromkeys([*([main.parent] if main is not None else []), *_roots(target), here, here / "src"]))
     if target.kind == CODE:
@@ -65,7 +65,8 @@ def _read_texts(target: Target, most: int) -> Iterator[tuple[Path, str]]:
         waiting += near
 
 
-def _main_file(target: Target) -> Path | None:
+def main_file(target: Target) -> Path | None:
+    """The file that a program begins with; None where it is none that can be found."""
     if target.kind == FILE:
         return Path(target.what).resolve()
     if target.kind == FOLDER:

@@ -79,9 +79,10 @@ def without_home(path: Path) -> str:
 
 def digest_script(path: Path) -> str:
     """SHA-256 of a Python file, by which it is known whether it has changed; empty where it is none."""
-    if path.suffix != ".py" or not path.is_file() or path.stat().st_size > MAX_SCRIPT:
-        return ""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+        if path.suffix == ".py" and path.is_file() and path.stat().st_size <= MAX_SCRIPT:
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    return ""
 
 
 def _packages() -> dict[str, str]:
