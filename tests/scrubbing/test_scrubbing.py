@@ -136,7 +136,25 @@ UNITS += [
 ]
 
 
-@pytest.mark.parametrize("hint", ["", "password login mysql: "])
+UNITS += [
+    *(
+        "a-",
+        "a+",
+        "a.",
+        "pa-",
+        "pypi-",
+        "secrets:\n a: b\n",
+        "api_key=f(",
+        'api_key="a"',
+        '"a"+',
+        '<a name="',
+        "echo a ",
+    ),
+    *("jdbc:oracle:thin:a/", "#define ", 'hmac.new("', "hooks.a/", "/hook/"),
+]
+
+
+@pytest.mark.parametrize("hint", ["", "password login mysql: ", "? "])
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_time_it_takes_does_not_explode(unit: str, hint: str) -> None:
     """A pattern that is quadratic takes minutes for this; CPU time, since the machine may be busy."""

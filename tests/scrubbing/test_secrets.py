@@ -44,6 +44,9 @@ ARGUMENTS = [
     "--db mongodb+srv://me:a?X#b@host/db",
     "--db redis://:X@host:6379/0",
     "--proxy me:X@proxy.example.com:8080",
+    *("--jdbc jdbc:oracle:thin:scott/X@//h:1521/x", "--seed-phrase X", "--csrf X", "--mfa X", "--pincode X"),
+    *("--pgpass X", "--api X"),
+    "--headers {Authorization:Bearer X}",
 ]
 
 TEXTS = [
@@ -134,6 +137,28 @@ TEXTS = [
     "kubectl create secret generic a --from-literal=password=X",
     "{'PRIVATE-TOKEN': 'X'}",
     "password = 'it\\'s X'",
+    # a line of a diff that begins with an address
+    "redis://:X@h:6379/0",
+    "mssql+pyodbc://u:X@h/d",
+    "git+https://X@github.com/o/r.git@v1",
+    "me:X@proxy.example.com:8080",
+    "hooks.slack.com/services/A/B/X",
+    "jdbc:oracle:thin:scott/X@h:1521:x",
+    # calls, texts in pieces, and other languages
+    "api_key: str = field(default='X')",
+    "api_key: SecretStr = SecretStr('X')",
+    "api_key = read(name, 'X')",
+    "api_key = 'abc' + 'X'",
+    "api_key = 'abc' 'X'",
+    "api_key = u'X'",
+    'string password = @"X";',
+    '#define API_KEY "X"',
+    'hmac.new(b"X", message)',
+    "vault login X",
+    "echo X | docker login --password-stdin",
+    '<setting name="token">X</setting>',
+    "secrets:\n+  db: X\n+  other: X",
+    "credentials:\n  - a:\n      b: X",
 ]
 
 FORMS = [
@@ -173,6 +198,8 @@ FORMS = [
     "-----BEGIN PGP PRIVATE KEY BLOCK-----\n" + X,
     "-----BEGIN PRIVATE KEY-----\\n" + X + "\\n-----END PRIVATE KEY-----\\n",
     "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" + X * 3,
+    *("ak-" + X + "abc123", "as-" + X + "abc123", "pa-" + X * 3, "sk_" + HEX + "01234567", "tvly-" + X * 2),
+    *("pnb_" + X * 3, "SCW" + "Z7Q2" * 4 + "A", "sdk-0f1e2d3c-4b5a-4978-8796-a5b4c3d2e1f0"),
 ]
 
 HARMLESS_ARGUMENTS = [
@@ -217,6 +244,9 @@ HARMLESS_ARGUMENTS = [
     ),
     *("--secretary z", "--pat-len 4", "--session-based yes", "--primary-key id", "--passband 3", "--signal loss"),
     *("--pattern abc", "--siglip yes", "--text-key caption", "--monitor-key val_loss", "--pass-rate 0.5", "--keep 3"),
+    *("--token-file tokens.bin", "--password-dataset rockyou.txt", "--pat 3", "--bearer-angle 30", "--pad-key pad"),
+    *("--exp pa-resnet50-imagenet-cosine-bs256-wd1e4-lr0.1", "--exp as-multilingual-bert-large", "--token_dim=512"),
+    *("--pass-through", "--session-length 30", "--mfa-beam 10", "--pin-memory on"),
     *("--lr 3e-4", "--seed 1234567890123", "--gres gpu:8", "--time 12:30:00", "--name sweep-7f3a9c21-b64"),
 ]
 
@@ -276,6 +306,16 @@ HARMLESS_TEXTS = [
     "a secret of good training: warm-up",
     "auth=(user, password)",
     "KeyError: layers12",
+    'password = getpass.getpass("Password: ")',
+    'password = input("Password: ")',
+    'api_key = read("api_key")',
+    'api_key = config.get("wandb", "api_key")',
+    'if token != "</s>":',
+    "hmac = 1",
+    "secret_len = 5",
+    "sorted(d, key=lambda k: d[k])",
+    "uuid 7f3a9c21-1b2c-4d5e-8f90-abcdef012345",
+    "tokens:\n  - a: 1\n  - b: 2",
 ]
 
 

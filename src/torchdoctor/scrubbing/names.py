@@ -29,7 +29,8 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _CERTAIN_PARTS = re.compile(
     r"""secret(?!ar) | passw(?:or)?d | passwort | passphrase | passcode | credential | contrasena | authorization
-      | api\ ?keys?(?![a-z]) | connection\ ?string | conn\ ?str(?![a-z]) | shared\ ?access\ ?sig
+      | api\ ?keys?(?![a-z]) | (?:seed|recovery|backup)\ ?phrase | pin\ ?code
+      | connection\ ?string | conn\ ?str(?![a-z]) | shared\ ?access\ ?sig
       | (?<![a-z])(?:access|account|auth|client|crypt|encryption|license|master|priv|private|service|shared|signing|ssh
           |storage|subscription)\ ?keys?(?![a-z])
       | (?<![a-z])(?:access|api|auth|bearer|bot|csrf|hub|identity|oauth|personal|refresh|security|session|xsrf)
@@ -40,9 +41,11 @@ _CERTAIN_PARTS = re.compile(
 
 _CERTAIN_WORDS = words(
     "pwd pw psw pswd passwd pat jwt bearer cred creds cookie cookies otp totp psk dsn apikey apitoken htpasswd "
-    "netrc mnemonic privkey webhook hmac sas"
+    "netrc mnemonic privkey webhook hmac sas csrf xsrf pgpass"
 )
-_LIKELY_WORDS = words("token tokens key keys pass auth session sessionid jsessionid phpsessid sid sig signature oauth")
+_LIKELY_WORDS = words(
+    "token tokens key keys pass auth session sessionid jsessionid phpsessid sid sig signature oauth mfa"
+)
 
 _HARMLESS_BESIDE = {
     "token": words(
@@ -53,13 +56,14 @@ _HARMLESS_BESIDE = {
         "reduction register sep shift size special start stop suffix text total type types unk unknown video virtual "
         "vision visual vocab weight weights word"
     ),
+    "mfa": words("beam dim align"),
     "key": words(
         "attention attn batch best bias cache cols column columns data dataset depth dict dim dims error event feature "
         "features field file foreign frame frames group groups head heads hidden id ids image images index input item "
         "json label labels layer length log lookup mapping mask memory metric missing model monitor n name names norm "
-        "num optimizer order output padding param parameter partition path per point points position prefix primary "
-        "prng proj projection query rng row sample sort split state states step steps strict strip suffix target task "
-        "text type unexpected unique val value values weight width"
+        "num optimizer order output pad padding param parameter partition path per point points position prefix "
+        "primary prng proj projection query rng row sample sort split state states step steps strict strip suffix "
+        "target task text type unexpected unique val value values weight width"
     ),
     "pass": words(
         "all at backward backwards band bypass count eval filter first forward high k low multi n num one per rate "
@@ -73,6 +77,7 @@ _HARMLESS_BESIDE = {
     "pw": words("conv dim layer loss prefix prefixes"),
     "auth": words("method mode type use user"),
     "cookie": words("cutter"),
+    "bearer": words("angle direction"),
     "hmac": words("algorithm"),
 }
 """Words that make another one a word of machine learning: `num_tokens`, `key_dim`, `forward_pass`."""
@@ -86,6 +91,9 @@ _CERTAIN_BESIDE = words(
 )
 """Words that make a key or token a secret, whatever its value looks like."""
 
+_NO_VALUE = words("error exception file filename path dir folder dataset")
+"""Last words of names whose values are no secrets themselves, but say where one is: `--token-file`."""
+
 _NO_SECRET = words(
     "monkey turkey donkey hockey jockey whiskey hotkey keykey passkey lackey mickey flunkey smokey tokey"
 )
@@ -95,7 +103,7 @@ _NO_SECRET = words(
 def secrecy_of(name: str) -> Secrecy:
     """How likely a value of that name is a secret."""
     parts = [word.lower() for word in _WORD.findall(name[-MOST_LETTERS:])]
-    if _is_number_of_tokens(parts) or parts[-1:] in (["error"], ["exception"]):
+    if _is_number_of_tokens(parts) or (parts and parts[-1] in _NO_VALUE and "webhook" not in parts):
         return Secrecy.NONE
     if _CERTAIN_PARTS.search(" ".join(parts)) or parts[-2:] == ["id", "token"]:
         return Secrecy.CERTAIN

@@ -12,6 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from torchdoctor.scrubbing.commands import (
+    CLIENT_CALL,
+    CURL_USER,
+    LOGIN_CALL,
+    LOGIN_COMMAND,
+    PASSWORD_OPTION,
+    PIPED_LOGIN,
+    SIGNING_CALL,
+)
 from torchdoctor.scrubbing.forms import KNOWN_FORMS
 from torchdoctor.scrubbing.names import Secrecy, secrecy_of, words
 from torchdoctor.scrubbing.urls import HIDDEN, scrub_urls
@@ -29,7 +38,7 @@ _NAME = re.compile(
 """name = , name: , "name": , name: str = , name == , each before a value."""
 
 _VALUE = re.compile(
-    r"""[bfrBFR]{0,2}(?P<quote>\\{0,8}(?:\'\'\'|\"\"\"|["'`]))(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]|\\)){0,4000})(?:(?P=quote)|$)
+    r"""[bfruBFRU@]{0,2}(?P<quote>\\{0,8}(?:\'\'\'|\"\"\"|["'`]))(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]|\\)){0,4000})(?:(?P=quote)|$)
       | (?P<open>[\[({])(?P<listed>[^\[\](){}\n]{0,4000}["'][^\[\](){}\n]{0,4000})(?=[\])}])
       | (?P<bare>[^\s"'`,;(){}\[\]<>][^\s"'`,;){}\]]{0,4000})""",
     re.VERBOSE | re.MULTILINE,
@@ -63,12 +72,32 @@ _NAMED_VALUE = re.compile(
 )
 """name: API_KEY, value: x, as in the files of Kubernetes."""
 _SHELL = re.compile(
-    r"(?P<head>(?:^|(?<=[\s;&+-]))(?:ENV|ARG|setenv|setx|set -[gUx]+)[^\S\n]+(?P<name>[A-Za-z_]\w*)[^\S\n]+)"
+    r"(?P<head>(?:^|(?<=[\s;&+-]))(?:ENV|ARG|setenv|setx|set -[gUx]+|\#[^\S\n]*define)[^\S\n]+"
+    r"(?P<name>[A-Za-z_]\w*)[^\S\n]+)"
     r"(?P<value>\S+)",
     re.MULTILINE,
 )
-"""ENV NAME value of a Dockerfile, setenv of csh, set -x of fish."""
+"""ENV NAME value of a Dockerfile, setenv of csh, set -x of fish, #define of C."""
 _ELEMENT = re.compile(r"(?P<head><(?P<name>[A-Za-z_][\w.-]*)(?:\s[^<>\n]*)?>)(?P<value>[^<>\n]+)(?=</)")
+_NAMED_ELEMENT = re.compile(
+    r"""(?P<head><[A-Za-z_][\w.-]*\s(?:[^<>\n]{0,200}?\s)?(?:name|key)=["'](?P<name>[\w.-]+)["'][^<>\n]*>)
+        (?P<value>[^<>\n]+)(?=</)""",
+    re.VERBOSE,
+)
+_BLOCK = re.compile(
+    r"^(?P<indent>[+\- ]?[^\S\n]*)[\"']?(?P<name>[A-Za-z_][\w.\-]*)[\"']?[^\S\n]*:[^\S\n]*\n", re.MULTILINE
+)
+"""A key of YAML above others."""
+_BLOCK_LINE = re.compile(
+    r"""(?P<head>[+\- ]?[^\S\n]*(?:-[ ]+)?["']?[\w.\-]+["']?[^\S\n]*:[^\S\n]+)(?P<value>[^\s#][^\n]*)"""
+)
+MOST_BLOCK_LINES = 100
+_ARGUMENTS = re.compile(r"(?P<callee>[A-Za-z_][\w.]*)\((?P<arguments>[^()\n]{0,400})\)")
+_ARGUMENT = re.compile(r"""[bfruBFRU]{0,2}(?P<quote>["'])(?P<value>[^"'\n]+)(?P=quote)""")
+_WRAPPERS = words("secretstr secretbytes secret str bytes field final")
+"""Calls whose text is the secret itself; of other calls it may be the name of one: api_key = read("api_key")."""
+_CONTINUED = re.compile(r"""[^\S\n]*[+.]?[^\S\n]*[bfruBFRU]{0,2}(?P<quote>["'])(?P<value>[^"'\n]+)(?P=quote)""")
+"""Goes on with a further text: "abc" + "def"."""
 _HEADER = re.compile(
     r"""(?P<head>(?<![\w-])(?:proxy-)?(?:authorization|(?:set-)?cookie)
         (?:\\{0,8}["']?[^\S\n]*[:=][^\S\n]*\\{0,8}["']?|\\{0,8}["'][^\S\n]*,[^\S\n]*\\{0,8}["']))
@@ -85,11 +114,6 @@ _NETRC = re.compile(
         \b(?:password|passwd|account)[^\S\n]+)(?P<value>\S+)(?=[^\S\n]*(?:$|account|macdef))""",
     re.VERBOSE | re.MULTILINE,
 )
-_LOGIN_COMMAND = re.compile(
-    r"(?P<head>\b(?:wandb|huggingface-cli|hf|comet|docker|npm|neptune|kaggle)\s+(?:auth\s+)?login\s+(?:--?[\w-]+\s+)*)"
-    r"(?P<value>[\w.-]{20,})"
-)
-"""`wandb login KEY`: a key of W&B is 40 hexadecimal digits like a commit, so only the command tells."""
 _SENTENCE = re.compile(
     r"""(?P<head>(?<![\w-])(?:(?:api|access|auth|secret|private)\ (?:key|token)
           | \w*(?:key|token|passcode|passphrase|passw(?:or)?d|secret|pwd))["']?
@@ -98,28 +122,8 @@ _SENTENCE = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """the api key x; AUTH_TOKEN x."""
-_PASSWORD_OPTION = re.compile(
-    r"(?P<head>\b(?:mysql\w*|mariadb|sshpass|redis-cli|mongo\w*|(?:docker|podman|helm registry|az|oc)\s+login)\b"
-    r"[^\n|;]{0,300}?\s-(?:pw|p|P|a)\s*[\"']?)(?P<value>(?![\s\"'-])[^\s\"']+)"
-)
-"""Programs that take a password after -p."""
-_LOGIN_CALL = re.compile(
-    r"""(?P<head>\b(?:auth[^\S\n]*=[^\S\n]*\(|\w*Auth\(|login\(|jwt\.(?:en|de)code\()
-          [^\S\n]*[^\s,()]{1,100},[^\S\n]*b?(?P<quote>["']))
-        (?P<value>[^"'\n]+)(?=(?P=quote))""",
-    re.VERBOSE,
-)
-"""auth=("user", "x"), login("user", "x")."""
-_CLIENT_CALL = re.compile(
-    r"""(?P<head>\b(?:Fernet|Experiment|OpenAI|Anthropic|HfApi|InferenceClient|\w*Client|Github|Gitlab|Bot|login)\(
-        [^\S\n]*b?(?P<quote>["']))(?P<value>[\w.+/=-]{12,})(?=(?P=quote))""",
-    re.VERBOSE,
-)
-"""Experiment("x"), as clients take a key for their first argument."""
-_CURL_USER = re.compile(r"(?P<head>(?<![\w-])(?:-u|--user|--proxy-user)[\s=\"',]+[\w.@+-]*:)(?P<value>[^\s\"']+)")
-
 _PLAIN_WORDS = re.compile(
-    r"""[<\[(]?[A-Za-z][a-z]*(?:[\ _./:|-]*[a-z]+)*[>\])]? | [A-Z]+(?:_[A-Z]+)* | (?:[A-Z][a-z]+)+ | <\|?\w+\|?>
+    r"""[<\[(]?/?[A-Za-z][a-z]*(?:[\ _./:|-]*[a-z]+)*[>\])]? | [A-Z]+(?:_[A-Z]+)* | (?:[A-Z][a-z]+)+ | <\|?\w+\|?>
       | \[\w+\] | _\w*[A-Za-z]_*""",
     re.VERBOSE,
 )
@@ -128,10 +132,13 @@ _VARIABLE = re.compile(r"_*[A-Za-z]+\d{0,2}(?:_+[A-Za-z]+\d{0,2})*_*")
 """An identifier as people write it; not Zq7Vx9Lw."""
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]{0,6}(?:\.\d{0,6})?|\d(?:\.\d{1,4})?e[-+]?\d{1,2})%?")
+_SMALL_NUMBER = re.compile(r"-?(?:\d{1,2}|\d?\.\d{1,3})")
+"""Too short to be a secret."""
 _NOTHING = words(
     "none null true false nil undefined yes no str int bytes bool float any optional object string bytesio secretstr "
     "tensor ... *** self type lambda not await yield sorted"
 )
+_ENDS_WITH_SCHEME = re.compile(r"(?:^|[\s\"':=])(?:bearer|basic)$", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{?[\w.:-]+\}?|\{\{.*|%\(?\w*\)?s?|\$\(.*|<[\w -]+>|\{[\w.!:]*\}?")
 """A value that only says where another one is: $VARIABLE, ${{ secrets.X }}, <your key>."""
 _STOP_WORDS = words(
@@ -202,7 +209,7 @@ def _hides_nothing(_: str) -> bool:
 
 def _what_follows(argument: str, secrecy: Secrecy) -> Callable[[str], bool]:
     """Whether the word after this one is its secret."""
-    if argument.casefold() in ("bearer", "basic"):
+    if _ENDS_WITH_SCHEME.search(argument):
         return lambda word: True
     if argument.endswith(":") and secrecy_of(argument):  # a header, its name and value in two words
         return lambda word: word.casefold() not in ("bearer", "basic")
@@ -212,7 +219,7 @@ def _what_follows(argument: str, secrecy: Secrecy) -> Callable[[str], bool]:
         return lambda word: not word.startswith("-") and not _is_harmless_of_p(word)
     if argument in ("-u", "-U", "--user", "--login", "--userpwd", "--proxy-user"):
         return lambda word: ":" in word
-    if argument in ("-t", "-k", "-s", "-a"):
+    if argument in ("-t", "-k", "-s", "-a", "--api"):
         return _looks_random
     return _hides_nothing
 
@@ -242,6 +249,8 @@ def _looks_random(word: str) -> bool:
 def _is_clearly_none(value: str, secrecy: Secrecy) -> bool:
     if value.casefold() in ("true", "false", "none", "null") or _REFERENCE.fullmatch(value):
         return True
+    if _SMALL_NUMBER.fullmatch(value):
+        return True
     return secrecy is Secrecy.LIKELY and _NUMBER.fullmatch(value) is not None
 
 
@@ -262,7 +271,7 @@ def _scrub_named(name: Any, value: Any) -> Any:
 
 
 def _is_harmless_value(value: str, secrecy: Secrecy) -> bool:
-    if value.strip().casefold() in _NOTHING or _REFERENCE.fullmatch(value):
+    if value.strip().casefold() in _NOTHING or _REFERENCE.fullmatch(value) or _SMALL_NUMBER.fullmatch(value):
         return True
     if secrecy is Secrecy.CERTAIN:
         return False
@@ -283,9 +292,58 @@ def _hide_assigned(text: str) -> str:
             continue
         group = "quoted" if value["quote"] else "listed" if value["open"] else "bare"
         if not value[group] or _is_harmless_here(named, value, group, secrecy):
+            called = _ARGUMENTS.match(text, value.start()) if group == "bare" and secrecy is Secrecy.CERTAIN else None
+            if called is not None:
+                pieces += [text[done : called.start("arguments")], _hide_arguments(called)]
+                done = at = called.end("arguments")
             continue
         pieces += [text[done : value.start(group)], HIDDEN]
         done = at = value.end(group)
+        while group == "quoted" and (more := _CONTINUED.match(text, value.end() if done < value.end() else done + 1)):
+            pieces += [text[done : more.start("value")], HIDDEN]
+            done = at = more.end("value")
+    return "".join([*pieces, text[done:]])
+
+
+def _hide_arguments(called: re.Match[str]) -> str:
+    """The arguments of a call whose result is a secret: `api_key: str = field(default="x")`."""
+    is_wrapper = called["callee"].rpartition(".")[2].casefold() in _WRAPPERS
+
+    def hide(text: re.Match[str]) -> str:
+        value = text["value"]
+        is_name = " " in value or _VARIABLE.fullmatch(value) is not None or not re.search(r"\d", value)
+        if (is_name and not is_wrapper) or _is_harmless_value(value, Secrecy.CERTAIN):
+            return text[0]
+        return text[0].replace(value, HIDDEN)
+
+    return _ARGUMENT.sub(hide, called["arguments"])
+
+
+def _indent_of(line: str) -> int:
+    """The mark of a diff counts as a blank."""
+    line = f" {line[1:]}" if line[:1] in ("+", "-") else line
+    return len(line) - len(line.lstrip())
+
+
+def _hide_blocks(text: str) -> str:
+    """Values below a key that leaves no doubt, such as `secrets:` or `credentials:` in YAML."""
+    pieces, done = [], 0
+    for header in _BLOCK.finditer(text):
+        if header.start() < done or secrecy_of(header["name"]) is not Secrecy.CERTAIN:
+            continue
+        at, indent = header.end(), _indent_of(header[0])
+        for _ in range(MOST_BLOCK_LINES):
+            end = text.find("\n", at) + 1 or len(text)
+            line = text[at:end]
+            if _indent_of(line) <= indent and line.strip("+- \n"):
+                break
+            entry = _BLOCK_LINE.match(line)
+            if entry is not None and not _is_harmless_value(entry["value"].strip("\"' "), Secrecy.CERTAIN):
+                pieces += [text[done : at + entry.start("value")], HIDDEN]
+                done = at + entry.end("value")
+            at = end
+            if at == len(text):
+                break
     return "".join([*pieces, text[done:]])
 
 
@@ -300,6 +358,8 @@ def _is_harmless_here(named: re.Match[str], value: re.Match[str], group: str, se
         return _is_code(named, value, secrecy)
     if group == "listed":
         return secrecy is not Secrecy.CERTAIN or value[group].strip("\"' ") == HIDDEN
+    if not value[0].endswith(value["quote"]) and not re.search(r"\w{3}", value[group]):
+        return True  # not the beginning of a text but its end: input("Password: ")
     return _is_harmless_value(value[group], secrecy)
 
 
@@ -308,6 +368,8 @@ def _is_code(named: re.Match[str], match: re.Match[str], secrecy: Secrecy) -> bo
     text, value = match.string, match["bare"]
     following = text[match.end() : match.end() + 1]
     if value.casefold() in _NOTHING or value.startswith(HIDDEN) or _REFERENCE.fullmatch(value):
+        return True
+    if _SMALL_NUMBER.fullmatch(value):
         return True
     if not re.search(r"\w", value):
         return True
@@ -351,9 +413,9 @@ def _hide_option(match: re.Match[str]) -> str:
 
 
 def _hide_if_named(match: re.Match[str]) -> str:
-    """`head`, `name` and `value`; only names that leave no doubt."""
-    value = match["value"].strip("\"'")
-    if secrecy_of(match["name"]) is not Secrecy.CERTAIN or _is_harmless_value(value, Secrecy.CERTAIN):
+    """`head`, `name` and `value`."""
+    value, secrecy = match["value"].strip("\"'"), secrecy_of(match["name"])
+    if secrecy is Secrecy.NONE or _is_harmless_value(value, secrecy):
         return match[0]
     return match[0].replace(match["value"], HIDDEN) if len(value) > 3 else f"{match['head']}{HIDDEN}"
 
@@ -396,6 +458,7 @@ def _hide_bearer(match: re.Match[str]) -> str:
 
 _NAMES = ("key", "token", "pass", "pw", "pat", "jwt", "secret", "auth", "cook", "session", "sid", "sig", "cred", "dsn")
 _NAMES += ("bearer", "otp", "psk", "sas", "hmac", "mnemonic", "webhook", "contrase", "netrc", "connection", "connstr")
+_NAMES += ("csrf", "xsrf", "mfa", "pin", "phrase", "encryption", "license")
 """A part of every name that secrecy_of knows, so that most texts are done with at once."""
 
 _SPOKEN = ("key", "token", "passcode", "passphrase", "password", "passwd", "secret", "pwd")
@@ -423,11 +486,13 @@ _STAGES: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
     (_NAMES, lambda text: _hide_by_name(text)),
     (("password", "passwd"), lambda text: _NETRC.sub(_hide_value, text)),
     (_SPOKEN, lambda text: _SENTENCE.sub(_hide_random, text)),
-    (("login",), lambda text: _LOGIN_COMMAND.sub(_hide_value, text)),
-    (("mysql", "maria", "sshpass", "redis", "mongo", "login"), lambda text: _PASSWORD_OPTION.sub(_hide_value, text)),
-    (("auth", "login", "jwt"), lambda text: _LOGIN_CALL.sub(_hide_value, text)),
-    (_CLIENTS, lambda text: _CLIENT_CALL.sub(_hide_random, text)),
-    (("-u", "-user"), lambda text: _CURL_USER.sub(_hide_value, text)),
+    (("login",), lambda text: LOGIN_COMMAND.sub(_hide_value, text)),
+    (("mysql", "maria", "sshpass", "redis", "mongo", "login"), lambda text: PASSWORD_OPTION.sub(_hide_value, text)),
+    (("auth", "login", "jwt"), lambda text: LOGIN_CALL.sub(_hide_value, text)),
+    (_CLIENTS, lambda text: CLIENT_CALL.sub(_hide_random, text)),
+    (("stdin", "login"), lambda text: PIPED_LOGIN.sub(_hide_value, text)),
+    (("hmac.",), lambda text: SIGNING_CALL.sub(_hide_value, text)),
+    (("-u", "-user"), lambda text: CURL_USER.sub(_hide_value, text)),
 )
 """Patterns, each with the parts in lower case of which a text must hold one."""
 
@@ -436,6 +501,8 @@ def _hide_by_name(text: str) -> str:
     text = _PAIR.sub(_hide_pair, text)
     text = _NAMED_VALUE.sub(_hide_if_named, text)
     text = _ELEMENT.sub(_hide_if_named, text)
+    text = _NAMED_ELEMENT.sub(_hide_if_named, text)
+    text = _hide_blocks(text)
     text = _NEXT_LINE.sub(_hide_next_line, text)
     text = _SHELL.sub(_hide_if_named, text)
     text = _hide_assigned(text)

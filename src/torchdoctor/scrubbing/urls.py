@@ -8,7 +8,7 @@ from torchdoctor.scrubbing.names import Secrecy, secrecy_of, words
 
 HIDDEN = "***"
 
-_URL = re.compile(r"(?<![A-Za-z0-9+.-])(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*:/{2,3})(?P<rest>[^\s'\"<>`|]+)")
+_URL = re.compile(r"(?<![A-Za-z0-9])(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,40}:/{2,3})(?P<rest>[^\s'\"<>`|]+)")
 _WEB = ("http", "https", "ws", "wss", "s3", "gs", "file", "hf", "ftp", "sftp")
 _PORT = re.compile(r"\[?[\w.:%-]*\]?:\d{1,5}")
 _PARAMETER = re.compile(r"(?P<before>[?&;#](?:amp;)?(?P<name>[\w.%~-]+)=)(?P<value>[^&\s'\"#<>`;]+)")
@@ -21,7 +21,7 @@ _SIGNATURES = words(
 """Parameters that sign an address or stand for a login, beside those that are secrets by their name."""
 
 _WEBHOOK = re.compile(
-    r"""(?P<before>(?:https?://)?(?:
+    r"""(?:(?<![\w.-])|(?<=(?<![\w.-])-))(?P<before>(?:https?://)?(?:
             hooks\.[\w.-]+/ | [\w-]+\.webhook\.office\.com/ | webhook\.[\w.-]+/ | (?:[\w-]+\.)?m\.pipedream\.net/
           | hc-ping\.com/ | ntfy\.sh/ | (?:ptb\.|canary\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/
           | [\w.-]+\.logic\.azure\.com(?::\d+)?/ | [\w.-]+\.environment\.api\.powerplatform\.com(?::\d+)?/
@@ -30,14 +30,18 @@ _WEBHOOK = re.compile(
         ))(?P<path>[^\s'"<>`]+)""",
     re.VERBOSE | re.IGNORECASE,
 )
+"""From the beginning of a host's name only, or the time grows with the square of its length."""
 _LOGIN = re.compile(
-    r"(?<![\w.+/@:-])(?P<user>[\w.+-]*:)[^\s:@/'\"]{2,}@(?=(?:[\w-]+\.)+[a-z]{2,}|localhost|[\w.-]+:\d)"
+    r"(?<![\w./@:])(?P<user>[\w.+-]{0,100}:)[^\s:@/'\"]{2,}@(?=(?:[\w-]+\.)+[a-z]{2,}|localhost|[\w.-]+:\d)"
 )
 """user:password@host without a scheme, as in a proxy's address."""
+_ORACLE = re.compile(r"(?P<before>jdbc:oracle:\w{1,10}:[^\s/@:'\"]{1,100}/)[^\s@'\"]+(?=@)", re.IGNORECASE)
+"""jdbc:oracle:thin:user/password@host"""
 
 
 def scrub_urls(text: str) -> str:
     text = _URL.sub(_hide_login, text)
+    text = _ORACLE.sub(rf"\g<before>{HIDDEN}", text)
     text = _WEBHOOK.sub(rf"\g<before>{HIDDEN}", text)
     text = _PARAMETER.sub(_hide_parameter, text)
     return _LOGIN.sub(rf"\g<user>{HIDDEN}@", text)
