@@ -6,6 +6,9 @@ import os
 import stat
 from pathlib import Path
 
+NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
+"""Flag of os.open by which a symbolic link is refused: in a folder that others may write to, it could lead anywhere."""
+
 
 def current_folder() -> Path:
     """The current folder. Where it has been deleted, a path below which no file can be."""
@@ -22,7 +25,7 @@ def absolute(path: str | os.PathLike[str]) -> Path:
 
 def open_plain(path: Path) -> int | None:
     """A descriptor for reading, if the path is a plain file: no link, pipe or device. OSError if it cannot be read."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    descriptor = os.open(path, os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

@@ -35,6 +35,7 @@ from torchdoctor.store.captures import (
     list_captures,
     write_capture,
 )
+from torchdoctor.store.files import replace_file
 from torchdoctor.store.listing import remove_run
 
 NAME = CaptureName(12, "nonfinite")
@@ -98,6 +99,19 @@ def test_nothing_is_left_of_one_that_fails(tmp_path: Path) -> None:
         write(tmp_path / "run", text="x" * MAX_DOCUMENT)
     assert list_captures(tmp_path / "run") == []
     assert list((tmp_path / "run").glob("captures/*")) == []
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "captures").symlink_to(elsewhere)
+    with pytest.raises(CaptureError, match="is a link"):
+        write(tmp_path / "run")
+    (tmp_path / "run" / "run.json.tmp").symlink_to(elsewhere / "file")
+    with pytest.raises(OSError, match="symbolic"):
+        replace_file(tmp_path / "run" / "run.json", b"{}")
+    assert list(elsewhere.iterdir()) == []
 
 
 KILLED = """

@@ -107,6 +107,17 @@ def test_programs_that_a_repository_configures_are_not_started(
     assert not (tmp_path / "sprung").exists()
 
 
+def test_a_file_that_only_its_filter_could_compare_is_not_called_clean(repository: Path) -> None:
+    (repository / ".gitattributes").write_text("train.py filter=any\n")
+    run_git("add", ".")
+    run_git("commit", "-qm", "attributes")
+    assert read_git(repository)["dirty"] is False
+    text = (repository / "train.py").read_text()
+    (repository / "train.py").write_text(text[::-1])
+    os.utime(repository / "train.py", (1, 1))
+    assert "dirty" not in read_git(repository)
+
+
 def test_a_work_tree_elsewhere_is_not_read(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "train.py").write_text("private = 1\n")

@@ -61,6 +61,6 @@ KNOWN_FORMS = re.compile(
     rf"""(?<![A-Za-z0-9])(?=[\w.~+/:=-]{{15}})(?:{_FORMS})
       | (?s:-----BEGIN[A-Z0-9\ ]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?
           (?:-----END[A-Z0-9\ ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z))
-      | (?s:PuTTY-User-Key-File-\d.*?Private-MAC:\ *\w+)""",
+      | (?s:PuTTY-User-Key-File-\d.{0, 8000}?Private-MAC:\ *\w+)""",
     re.VERBOSE,
 )

@@ -35,7 +35,7 @@ _LOGIN = re.compile(
     r"(?<![\w./@:])(?P<user>[\w.+-]{0,100}:)[^\s:@/'\"]{2,}@(?=(?:[\w-]+\.)+[a-z]{2,}|localhost|[\w.-]+:\d)"
 )
 """user:password@host without a scheme, as in a proxy's address."""
-_ORACLE = re.compile(r"(?P<before>jdbc:oracle:\w{1,10}:[^\s/@:'\"]{1,100}/)[^\s@'\"]+(?=@)", re.IGNORECASE)
+_ORACLE = re.compile(r"(?P<before>jdbc:oracle:\w{1,10}:[^\s/@:'\"]{1,100}/)[^\s@'\"]{1,100}(?=@)", re.IGNORECASE)
 """jdbc:oracle:thin:user/password@host"""
 
 

@@ -105,6 +105,8 @@ def write_capture(
 
     text = _render(document)
     folder = run / CAPTURES
+    if folder.is_symlink():
+        raise CaptureError(f"{folder} is a link, and captures are only written into the run's own folder")
     folder.mkdir(mode=PRIVATE, exist_ok=True)
     _sweep(folder)
     _check_room(folder, len(text) + sum(t.nbytes for t in tensors.values()))

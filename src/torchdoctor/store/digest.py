@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from torchdoctor.opening import NO_LINK
 from torchdoctor.run import HISTORY_ROWS
 from torchdoctor.store.blocks import Block, join_blocks
 from torchdoctor.store.files import write_all
@@ -37,7 +38,7 @@ Name = tuple[str, str]
 def write_digest(path: Path, states: Mapping[Name, State], steps: tuple[int, int]) -> Generator[None, None, None]:
     """Write it in pieces; it is there, whole, when the iterator ends, and not at all before."""
     temporary = path.with_name(path.name + TEMPORARY)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o644)
     try:
         waiting = 0
         for name, state in states.items():

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from torchdoctor.opening import NO_LINK
 from torchdoctor.store.names import TEMPORARY
 
 
@@ -23,7 +24,7 @@ def replace_file(path: Path, data: bytes, shared: bool = False) -> None:
     own = f".{os.getpid()}-{threading.get_ident()}" if shared else ""
     temporary = path.with_name(f"{path.name}{own}{TEMPORARY}")
     try:
-        with temporary.open("wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o666), "wb") as file:
             file.write(data)
         temporary.replace(path)
     except OSError:

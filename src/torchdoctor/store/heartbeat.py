@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from torchdoctor.opening import identity_of, open_plain
+from torchdoctor.opening import NO_LINK, identity_of, open_plain
 from torchdoctor.store.documents import write_json
 from torchdoctor.store.names import heartbeat_file
 from torchdoctor.store.trusted import build
 
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 MAX_BYTES = 65_536
 MAX_TEXT = 4096
 

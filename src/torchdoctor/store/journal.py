@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import UsageError
-from torchdoctor.opening import open_plain
+from torchdoctor.opening import NO_LINK, open_plain
 from torchdoctor.store.documents import write_json
 
 JOURNAL = "journal.jsonl"
@@ -25,7 +25,7 @@ def add_note(folder: Path, text: str) -> None:
     if len(text) > LONGEST:
         raise UsageError(f"the note has {len(text):,} characters; {LONGEST:,} are the most")
     line = write_json({"when": time.time(), "text": text}) + "\n"
-    handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    handle = os.open(folder / JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o644)
     try:
         os.write(handle, line.encode())
     finally:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.facts import BirthFact
-from torchdoctor.opening import open_plain
+from torchdoctor.opening import NO_LINK, open_plain
 from torchdoctor.store.documents import write_json
 from torchdoctor.store.files import replace_file, write_all
 from torchdoctor.store.ledger import read_fact
@@ -79,7 +79,7 @@ def keep_replay(folder: Path, replayed: Replayed) -> None:
     """Add it to those of the run. OSError where the folder cannot be written to."""
     line = _render(replayed)
     with _locked(folder):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK
         handle = os.open(folder / REPLAYS, flags, 0o644)
         try:
             write_all(handle, line)

@@ -87,7 +87,8 @@ def read_git(folder: Path) -> dict[str, Any]:
     changed = repository.find_changes()
     if changed is None:
         return found
-    found["dirty"] = bool(changed)
+    if changed or not repository.is_unsure:
+        found["dirty"] = bool(changed)
     if changed:
         diff, is_cut = repository.describe(changed)
         found["diff"] = scrub_text(diff[:MAX_DIFF])
@@ -112,6 +113,8 @@ class _Repository:
     def __init__(self, top: Path, until: float) -> None:
         self._top = top
         self._until = until
+        self.is_unsure = False
+        """a file with a filter, or a large one, was written anew in the same size: its content was not compared"""
 
     def find_changes(self) -> dict[str, tuple[Tracked | None, Tracked | None]] | None:
         """Paths whose file is not that of HEAD, with its entries in HEAD and the index; None where that is unknown."""
@@ -189,6 +192,7 @@ class _Repository:
         except OSError:
             return True
         if is_filtered or size > MAX_FILE:
+            self.is_unsure = self.is_unsure or size == entry.size
             return size != entry.size
         data = self._read_file(path)
         return data is None or entry.digest not in (
