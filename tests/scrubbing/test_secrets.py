@@ -338,6 +338,22 @@ def test_no_secret_of_a_text_stays(text: str) -> None:
     assert scrub_text(clean) == clean
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password:\n  X",
+        "a\nmachine h login u\npassword X\n",
+        "- name: HF_TOKEN\n  value: X",
+        "the password is X",
+        "ENV HF_TOKEN X",
+    ],
+)
+def test_no_secret_stays_in_the_repr_of_a_text(text: str) -> None:
+    for around in ({"e": _hidden(text)}, [_hidden(text)], "a\n" + _hidden(text)):
+        clean = scrub_text(repr(around))
+        assert X not in clean and clean.count(r"\n") == repr(around).count(r"\n")
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form[:12])
 def test_no_key_of_a_known_form_stays(form: str) -> None:
     for around in ("{}", "x = '{}'", "failed ({}), again", "a/{}/b", "name_{}.txt"):

@@ -28,7 +28,9 @@ CLIENT_CALL = re.compile(
     re.VERBOSE,
 )
 """Experiment("x"), as clients take a key for their first argument."""
-CURL_USER = re.compile(r"(?P<head>(?<![\w-])(?:-u|--user|--proxy-user)[\s=\"',]+[\w.@+-]*:)(?P<value>[^\s\"']+)")
+CURL_USER = re.compile(
+    r"(?P<head>(?<![\w-])(?:-u|--user|--login|--userpwd|--proxy-user)[\s=\"',]+[\w.@+-]*:)(?P<value>[^\s\"']+)"
+)
 PIPED_LOGIN = re.compile(
     r"(?P<head>\b(?:echo|printf)[^\S\n]+(?:-\w[^\S\n]+)?[\"']?)(?P<value>(?![$-])[^\s\"'|]+)"
     r"(?=[\"']?[^\S\n]*\|[^\n|]{0,200}(?:--password-stdin|login\b))"

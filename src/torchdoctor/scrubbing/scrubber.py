@@ -40,7 +40,7 @@ _NAME = re.compile(
 _VALUE = re.compile(
     r"""[bfruBFRU@]{0,2}(?P<quote>\\{0,8}(?:\'\'\'|\"\"\"|["'`]))(?P<quoted>(?:(?!(?P=quote))(?:\\.|[^\n\\]|\\)){0,4000})(?:(?P=quote)|$)
       | (?P<open>[\[({])(?P<listed>[^\[\](){}\n]{0,4000}["'][^\[\](){}\n]{0,4000})(?=[\])}])
-      | (?P<bare>[^\s"'`,;(){}\[\]<>][^\s"'`,;){}\]]{0,4000})""",
+      | (?P<bare>(?!\\n)[^\s"'`,;(){}\[\]<>][^\s"'`,;){}\]]{0,4000})""",
     re.VERBOSE | re.MULTILINE,
 )
 """A quoted text, a list of such, or what goes on to the next blank."""
@@ -62,7 +62,7 @@ _OPTION = re.compile(
 
 _NEXT_LINE = re.compile(
     r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.\-]*)["']?[^\S\n]*[:=][^\S\n]*(?:[|>][-+]?|[(\\])?[^\S\n]*\n
-        [+\- ]?[^\S\n]*)(?P<quote>["']?)(?P<value>[^\s"':=]+)(?P=quote)(?=[,)]?[^\S\n]*(?:\n|\Z))""",
+        [+\- ]?[^\S\n]*)(?P<quote>["']?)(?P<value>[^\s"':=]+)(?P=quote)(?=["',)\]}]{0,4}[^\S\n]*(?:\n|\Z))""",
     re.VERBOSE,
 )
 _NAMED_VALUE = re.compile(
@@ -118,7 +118,7 @@ _SENTENCE = re.compile(
     r"""(?P<head>(?<![\w-])(?:(?:api|access|auth|secret|private)\ (?:key|token)
           | \w*(?:key|token|passcode|passphrase|passw(?:or)?d|secret|pwd))["']?
           (?:\ (?:is|was|provided|given|used|of))?[:\ ]\ ?["'`]?)
-        (?P<value>[\w+=~-]{12,})(?=["'`.,;)]?(?:\s|$))""",
+        (?P<value>[\w+=~-]{12,})(?=["'`.,;)\]}\\]{0,4}(?:\s|$))""",
     re.VERBOSE | re.IGNORECASE,
 )
 """the api key x; AUTH_TOKEN x."""
@@ -132,6 +132,8 @@ _VARIABLE = re.compile(r"_*[A-Za-z]+\d{0,2}(?:_+[A-Za-z]+\d{0,2})*_*")
 """An identifier as people write it; not Zq7Vx9Lw."""
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]{0,6}(?:\.\d{0,6})?|\d(?:\.\d{1,4})?e[-+]?\d{1,2})%?")
+_STAND_IN = "\x1f\n"
+"""For a backslash and an n: a line's end that can be told from a real one, and blank for every pattern."""
 _SMALL_NUMBER = re.compile(r"-?(?:\d{1,2}|\d?\.\d{1,3})")
 """Too short to be a secret."""
 _NOTHING = words(
@@ -186,6 +188,12 @@ def scrub_text(text: str) -> str:
     """Text without logins in URLs, keys of known services, and values assigned to names of secrets."""
     if len(text) < 4:
         return text
+    if r"\n" in text and _STAND_IN not in text:  # the repr of a text, or JSON in a text: its lines count, too
+        text = _scrub_lines(text.replace(r"\n", _STAND_IN)).replace(_STAND_IN, r"\n")
+    return _scrub_lines(text)
+
+
+def _scrub_lines(text: str) -> str:
     folded = text.casefold()
     for hints, clean in _STAGES:
         if any(hint in folded for hint in hints):
@@ -492,7 +500,7 @@ _STAGES: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
     (_CLIENTS, lambda text: CLIENT_CALL.sub(_hide_random, text)),
     (("stdin", "login"), lambda text: PIPED_LOGIN.sub(_hide_value, text)),
     (("hmac.",), lambda text: SIGNING_CALL.sub(_hide_value, text)),
-    (("-u", "-user"), lambda text: CURL_USER.sub(_hide_value, text)),
+    (("-u", "-user", "--login"), lambda text: CURL_USER.sub(_hide_value, text)),
 )
 """Patterns, each with the parts in lower case of which a text must hold one."""
 
