@@ -8,6 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from damaged_runs import nan_run
 from harness import DOCTOR, PYTHON, SCRIPTS, WORK, Line, call, campaign_test, fresh, runs_in
 from web_server import Server
 
@@ -106,6 +107,7 @@ def poisoned(origin: Path, target: Path, port: int) -> int:
 def xss():
     from playwright.sync_api import sync_playwright
 
+    nan_run()
     origins = [runs_in(WORK / "nan-sample"), runs_in(WORK / "sample")]
     origins = [o[0] for o in origins if o]
     asked: list[str] = []
@@ -215,7 +217,7 @@ def xss():
 @campaign_test("decoy")
 def decoy():
     """Things that would run if somebody loaded them; and what `replay` starts."""
-    origin = runs_in(WORK / "nan-sample")[0]
+    origin = nan_run()
     tried = failed = 0
     notes = []
     marker = WORK / "pwned"
@@ -279,6 +281,17 @@ def decoy():
         digest = hashlib.sha256(b"print(1)\n").hexdigest()
         info(run, argv=[str(folder / "own.py")], cwd=str(run / "captures"), script_sha256=digest)
 
+    def modules_inside(folder, run):
+        (run / "pkg").mkdir()
+        for name in ("__main__.py", "train.py", "pkg/__init__.py", "pkg/__main__.py"):
+            (run / name).write_text(evil)
+
+    def odd_sources(folder, run):
+        (folder / "own.py").write_text("print(1)\n")
+        document = next((run / "captures").iterdir()) / "capture.json"
+        names = ["~nobody-of-that-name/x.py", "a\0b.py", str(folder / ("a" * 300 + ".py")), str(folder / "own.py")]
+        document.write_text(json.dumps({**json.loads(document.read_text()), "sources": dict.fromkeys(names, "0" * 64)}))
+
     def pickles(folder, run):
         bomb = b"cposix\nsystem\n(S'touch " + str(marker).encode() + b"'\ntR."
         for name in ("tensors.pt", "capture.pkl", "tensors.safetensors", "capture.json", "model.pt"):
@@ -335,6 +348,12 @@ def decoy():
     attempt("replay, another script of this folder, with arguments that the run chose", other_script, replay)
     attempt("replay, forged arguments beside the right digest", right_digest, replay)
     attempt("replay, started in a folder of modules that came with the run", shadowing_folder, replay)
+    attempt("replay, the run folder itself as the script", modules_inside, [*replay, "--", "@"])
+    attempt("replay, a module of the run folder", modules_inside, [*replay, "--", "-m", "run.train"])
+    for words in (["-m", "pkg"], ["-m", "train"], ["-c", "import train"]):
+        here = [DOCTOR, "replay", ".", "--", *words]
+        attempt(f"replay, standing in the run folder: {words[0]} {words[1]}", modules_inside, here, lambda f: f / "run")
+    attempt("replay, sources that no file can be", odd_sources, [*replay, "--", "own.py"])
     attempt("replay, standing in /", outside, replay, lambda f: Path("/"))
     attempt(
         "pickles in place of a capture: report", pickles, [DOCTOR, "report", "@", "--with-captures", "-o", "/dev/null"]

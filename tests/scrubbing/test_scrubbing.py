@@ -161,3 +161,11 @@ def test_the_time_it_takes_does_not_explode(unit: str, hint: str) -> None:
     begin = time.process_time()
     scrub_text(hint + unit * (100_000 // len(unit)))
     assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize("head", ["login a ", "password: ", 'password = "x"', "auth=(", "machine a ", "curl -u ", ""])
+def test_long_runs_of_one_character_take_no_longer(head: str) -> None:
+    begin = time.process_time()
+    for run in ("\t", " ", "a", "-", "/", '"', "\\", "\n "):
+        scrub_text(f"password? {head}{run * (40_000 // len(run))}")
+    assert time.process_time() - begin < 5

@@ -46,7 +46,9 @@ class ReplayCommand(click.Command):
 @click.option("--with", "changes", multiple=True, metavar="CHANGE", help="lr=0.1x, lr=0.001, clip=1.0 or fp32.")
 @click.option("--step-fn", metavar="FILE:FUNCTION", help="Call this with the captured step instead of a script.")
 @click.option("--from-start", is_flag=True, help="Let the script run up to the step by itself.")
-@click.option("--yes", is_flag=True, help="Start the script that the run names even if it has changed.")
+@click.option(
+    "--yes", is_flag=True, help="Start the script that the run names even if it, or what it imports, has changed."
+)
 @click.option("--json", "json_file", metavar="FILE", help="Write what was found as JSON, too.")
 @click.option("--log", type=click.Path(path_type=Path), metavar="FILE", help="Keep what the script prints.")
 @click.pass_context
@@ -64,9 +66,9 @@ def command(
     """Run a captured step again in a fresh process, with every operation checked.
 
     It starts the script that recorded RUN (or the one after --) from its beginning, puts it into the captured state,
-    and lets its own loop run the step. It asks first where that script has changed, or where somebody else may have
-    recorded RUN. --with sees whether the failure goes away under a change. What came of it is kept with the run, and
-    its page and report show it.
+    and lets its own loop run the step. It asks first where that script, or a file that it imported, has changed, and
+    where somebody else may have recorded RUN. --with sees whether the failure goes away under a change. What came of it
+    is kept with the run, and its page and report show it.
     """
     from torchdoctor.console import Console
     from torchdoctor.experiments.changes import read_changes

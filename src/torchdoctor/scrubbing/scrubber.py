@@ -61,7 +61,7 @@ _OPTION = re.compile(
 """--name value inside a text."""
 
 _NEXT_LINE = re.compile(
-    r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.\-]*)["']?[^\S\n]*[:=][^\S\n]*(?:[|>][-+]?|[(\\])?[^\S\n]*\n
+    r"""(?P<head>(?<![\w.-])["']?(?P<name>[A-Za-z_][\w.\-]*)["']?[^\S\n]*[:=][^\S\n]*(?:(?:[|>][-+]?|[(\\])[^\S\n]*)?\n
         [+\- ]?[^\S\n]*)(?P<quote>["']?)(?P<value>[^\s"':=]+)(?P=quote)(?=["',)\]}]{0,4}[^\S\n]*(?:\n|\Z))""",
     re.VERBOSE,
 )
@@ -96,7 +96,9 @@ _ARGUMENTS = re.compile(r"(?P<callee>[A-Za-z_][\w.]*)\((?P<arguments>[^()\n]{0,4
 _ARGUMENT = re.compile(r"""[bfruBFRU]{0,2}(?P<quote>["'])(?P<value>[^"'\n]+)(?P=quote)""")
 _WRAPPERS = words("secretstr secretbytes secret str bytes field final")
 """Calls whose text is the secret itself; of other calls it may be the name of one: api_key = read("api_key")."""
-_CONTINUED = re.compile(r"""[^\S\n]*[+.]?[^\S\n]*[bfruBFRU]{0,2}(?P<quote>["'])(?P<value>[^"'\n]+)(?P=quote)""")
+_CONTINUED = re.compile(
+    r"""[^\S\n]{0,20}[+.]?[^\S\n]{0,20}[bfruBFRU]{0,2}(?P<quote>["'])(?P<value>[^"'\n]+)(?P=quote)"""
+)
 """Goes on with a further text: "abc" + "def"."""
 _HEADER = re.compile(
     r"""(?P<head>(?<![\w-])(?:proxy-)?(?:authorization|(?:set-)?cookie)
@@ -110,7 +112,8 @@ _BEARER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _NETRC = re.compile(
-    r"""(?P<head>(?:^[+\- ]?[^\S\n]*|\blogin[^\S\n]+\S+\s+[+\-]?[^\S\n]*|\b(?:machine|default)[^\S\n][^\n]{0,300}?)
+    r"""(?P<head>(?:^[+\- ]?[^\S\n]*|\blogin[^\S\n]+\S+\s{1,40}[+\-]?[^\S\n]{0,40}
+          |\b(?:machine|default)[^\S\n][^\n]{0,300}?)
         \b(?:password|passwd|account)[^\S\n]+)(?P<value>\S+)(?=[^\S\n]*(?:$|account|macdef))""",
     re.VERBOSE | re.MULTILINE,
 )
