@@ -105,6 +105,16 @@ def test_an_earlier_run_of_that_name_stays_as_it_is(tmp_path: Path) -> None:
     assert sorted(p.name for p in (tmp_path / "torchdoctor-runs").iterdir()) == ["run", "run-2"]
 
 
+@pytest.mark.parametrize("source", ["print('done')", "import sys\nprint('torch' in sys.modules)\nraise SystemExit(3)"])
+def test_a_script_without_torch_is_recorded_without_importing_torch(source: str, tmp_path: Path) -> None:
+    """In a python that has not imported it before us, as preloaded ones have."""
+    (tmp_path / "train.py").write_text(f"import atexit, sys\natexit.register(lambda: print(*sys.modules))\n{source}\n")
+    done = torchdoctor_command("run", "--json", "verdict.json", "train.py", cwd=tmp_path)
+    assert "torch" not in done.stdout.split()
+    assert "nothing to diagnose" in done.stderr and "report this" not in done.stderr
+    assert json.loads((tmp_path / "verdict.json").read_text())["run"]["path"]
+
+
 def test_a_script_that_leaves_at_once_is_recorded_by_the_process_that_observes_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os, torch\nos._exit(7)\n")
     done = torchdoctor_command("run", "--json", "verdict.json", "train.py", cwd=tmp_path)

@@ -294,6 +294,16 @@ def test_a_rank_other_than_0_is_silent_about_mistakes(stage: Stage) -> None:
 # -- nothing to diagnose ----------------------------------------------------------------------------------------------
 
 
+def test_ctrl_c_before_the_script_begins_ends_it_by_sigint_as_python_does(stage: Stage) -> None:
+    source = """
+        import os, signal, subprocess
+        subprocess.run = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)  # as the observer is started
+    """
+    stage.write("early/sitecustomize.py", source)
+    done = stage.run("plain.py", PYTHONPATH=str(stage.folder / "early"))
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_a_script_without_torch(stage: Stage) -> None:
     done = stage.run("plain.py", "--lr", "a b")
     assert (done.returncode, done.stdout) == (0, "done\n")

@@ -120,6 +120,21 @@ def make_name(stem: str, environment: Mapping[str, str] = os.environ) -> str:
     return f"{stem}-{when}-{parent}" + (f"-node{node}" if node != "0" else "")
 
 
+def default_name() -> str:
+    """The script and the moment: `train-20260131-142501`."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    return f"{Path(file).stem if file else 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def free_name(folder: Path, name: str) -> str:
+    """The name, or the name with a number where there is such a run already."""
+    candidate, number = name, 2
+    while (folder / candidate).exists():
+        candidate, number = f"{name}-{number}", number + 1
+    return candidate
+
+
 def _is_many(size: str | None) -> bool:
     return size is not None and size.isdigit() and int(size) > 1
 

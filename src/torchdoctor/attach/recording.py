@@ -9,7 +9,6 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from torchdoctor.attach import guard
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.places import caller
-from torchdoctor.attach.ranks import take_place, world_size
+from torchdoctor.attach.ranks import default_name, free_name, take_place, world_size
 from torchdoctor.facts import Fact
 from torchdoctor.run import Run
 
@@ -140,18 +139,3 @@ def locate_training() -> tuple[str, int] | None:
     frame = sys._current_frames().get(thread or 0)
     place = caller(frame) if frame is not None else None
     return None if place is None else (place.file, place.line)
-
-
-def default_name() -> str:
-    """The script and the moment: `train-20260131-142501`."""
-    main = sys.modules.get("__main__")
-    file = getattr(main, "__file__", None)
-    return f"{Path(file).stem if file else 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def free_name(folder: Path, name: str) -> str:
-    """The name, or the name with a number where there is such a run already."""
-    candidate, number = name, 2
-    while (folder / candidate).exists():
-        candidate, number = f"{name}-{number}", number + 1
-    return candidate

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.recording import default_name, free_name
+from torchdoctor.attach.ranks import default_name, free_name
 from torchdoctor.run import Run
 
 

@@ -6,6 +6,8 @@ torch, nothing is imported here that could change what it does: no torch, no num
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,7 @@ import click
 from torchdoctor.attach.bottom import Departure
 from torchdoctor.attach.options import RUNS_FOLDER, Options, is_disabled
 from torchdoctor.attach.ranks import make_name, speaks
-from torchdoctor.attach.script import Around, conclude
+from torchdoctor.attach.script import Around, conclude, die_by
 from torchdoctor.attach.target import read_target
 from torchdoctor.cli import USAGE_STATUS, fail
 from torchdoctor.cli.choices import with_choices, write_flags
@@ -100,6 +102,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         if speaks():
             raise
         sys.exit(USAGE_STATUS)
+    except KeyboardInterrupt:  # before the script begins: it ends as python would, and click does not
+        die_by(signal.SIGINT, os.getpid())
+        raise
     raise Departure(program, steps)
 
 
