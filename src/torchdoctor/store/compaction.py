@@ -14,13 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from torchdoctor.store import format as fmt
+from torchdoctor.store.columns import from_numpy, numbers
 from torchdoctor.store.digest import Name, write_digest
 from torchdoctor.store.history import State
 from torchdoctor.store.intake import row_batch
 from torchdoctor.store.ledger import Entry
 from torchdoctor.store.names import DIGEST, FACTS, HISTOGRAMS, LEDGER, SCALARS, STATS, TEMPORARY, FileName
 from torchdoctor.store.segments import PIECE_BYTES, Segment, SegmentSet, replacing
-from torchdoctor.store.streams import map_file, numbers, read_batches, scan
+from torchdoctor.store.streams import map_file, read_batches, scan
 
 MATRIX_TABLES = (SCALARS, STATS)
 Job = Generator[None, None, None]
@@ -35,7 +36,7 @@ def thin_histograms(segments: SegmentSet, stride: int) -> Job:
     """Keep every stride-th histogram of each signal in the complete segments."""
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(pa.array(numbers(batch.column(0)) % stride == 0))
+        return batch.filter(from_numpy(numbers(batch.column(0)) % stride == 0))
 
     for name in [n for n in segments.closed if n.table == HISTOGRAMS]:
         yield from _rewrite(segments, name, keep)

@@ -19,12 +19,13 @@ import pyarrow as pa
 from torchdoctor.opening import NO_LINK
 from torchdoctor.run import HISTORY_ROWS
 from torchdoctor.store.blocks import Block, join_blocks
+from torchdoctor.store.columns import from_numpy, numbers, vectors
 from torchdoctor.store.files import write_all
 from torchdoctor.store.format import END_OF_STREAM, digest_schema, names_in, read_meta
 from torchdoctor.store.history import State
 from torchdoctor.store.names import TEMPORARY
 from torchdoctor.store.segments import PIECE_BYTES
-from torchdoctor.store.streams import Stream, map_file, numbers, read_batches, scan, vectors
+from torchdoctor.store.streams import Stream, map_file, read_batches, scan
 
 DONE, PENDING, HEAD, TAIL, END = "done", "pending", "head", "tail", "end"
 MAX_LEVEL = 40
@@ -92,10 +93,10 @@ def _stream(blocks: Sequence[Block], level: int, meta: Mapping[str, Any]) -> Ite
     kind = pa.from_numpy_dtype(block.mean.dtype)
     vector = pa.list_(kind, block.width)
     schema = digest_schema([("step", pa.int64()), *((name, vector) for name in held)], meta)
-    columns = [pa.array(np.ascontiguousarray(block.steps))]
+    columns = [from_numpy(np.ascontiguousarray(block.steps))]
     for a in held.values():
         flat = np.ascontiguousarray(a, block.mean.dtype).reshape(-1)
-        columns.append(pa.FixedSizeListArray.from_arrays(pa.array(flat), block.width))
+        columns.append(pa.FixedSizeListArray.from_arrays(from_numpy(flat), block.width))
     yield schema.serialize()
     yield pa.record_batch(columns, schema=schema).serialize()
     yield END_OF_STREAM

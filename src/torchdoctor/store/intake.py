@@ -15,6 +15,7 @@ import pyarrow as pa
 from torchdoctor.facts import Fact
 from torchdoctor.store import format as fmt
 from torchdoctor.store.blocks import Floats, Ints
+from torchdoctor.store.columns import from_numpy, from_values
 from torchdoctor.store.history import MIN_ROWS, History, State
 from torchdoctor.store.ledger import MAX_TEXT, Entry, FactLog, read_fact, write_fact
 from torchdoctor.store.names import FACTS, HISTOGRAMS, SCALARS, SERIES, STATS
@@ -125,7 +126,7 @@ class Intake:
         for start, stop in zip([0, *edges], [*edges, len(ids)], strict=True):
             self._scalars[ids[start]].extend(steps[start:stop], values[start:stop])
         self._note_steps(steps)
-        batch = pa.record_batch([pa.array(a) for a in (steps, ids, values)], schema=fmt.SCALARS_SCHEMA)
+        batch = pa.record_batch([from_numpy(a) for a in (steps, ids, values)], schema=fmt.SCALARS_SCHEMA)
         self.writes.append(Write(SCALARS, "", fmt.SCALARS_SCHEMA, batch))
 
     def take_rows(self, rows: Sequence[Row]) -> None:
@@ -197,8 +198,8 @@ class Intake:
         self, columns: tuple[str, ...], signals: tuple[str, ...], order: Ints, steps: Ints, arrays: list[Floats]
     ) -> None:
         schema = self._groups[columns, signals]
-        lists = [pa.FixedSizeListArray.from_arrays(pa.array(a.reshape(-1)), len(columns)) for a in arrays]
-        batch = pa.record_batch([pa.array(order), pa.array(steps), *lists], schema=schema)
+        lists = [pa.FixedSizeListArray.from_arrays(from_numpy(a.reshape(-1)), len(columns)) for a in arrays]
+        batch = pa.record_batch([from_numpy(order), from_numpy(steps), *lists], schema=schema)
         self.writes.append(Write(STATS, (columns, signals), schema, batch))
 
     def take_histograms(self, looks: Sequence[Counts]) -> None:
@@ -210,10 +211,10 @@ class Intake:
                 continue
             key = (signal, columns)
             schema = fmt.histograms_schema(signal, columns, counts.shape[1])
-            flat = pa.FixedSizeListArray.from_arrays(pa.array(counts.reshape(-1)), counts.size)
-            row = pa.array([self._histogram_rows[key]], pa.int64())
+            flat = pa.FixedSizeListArray.from_arrays(from_numpy(counts.reshape(-1)), counts.size)
+            row = from_values([self._histogram_rows[key]], pa.int64())
             self._histogram_rows[key] += 1
-            batch = pa.record_batch([row, pa.array([int(step)], pa.int64()), flat], schema=schema)
+            batch = pa.record_batch([row, from_values([int(step)], pa.int64()), flat], schema=schema)
             self.writes.append(Write(HISTOGRAMS, key, schema, batch))
 
     def take_facts(self, fresh: Sequence[Fresh]) -> None:
@@ -236,7 +237,7 @@ class Intake:
 
 
 def row_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)]
+    columns = [from_values(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.record_batch(columns, schema=schema)
 
 

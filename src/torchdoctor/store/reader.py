@@ -13,6 +13,7 @@ from torchdoctor.errors import NotARunError, RunError
 from torchdoctor.run import UNREAD, Run
 from torchdoctor.store.blocks import Floats, Ints
 from torchdoctor.store.ceiling import Ceiling
+from torchdoctor.store.columns import numbers, vectors
 from torchdoctor.store.digest import Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.info import RUNNING, read_info, read_status
@@ -21,7 +22,6 @@ from torchdoctor.store.ledger import FactLog
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 from torchdoctor.store.names import RUN_FILE, FileName, list_names, rank_of_run_file, run_file
 from torchdoctor.store.sessions import MovedError, Session, open_sessions
-from torchdoctor.store.streams import numbers, vectors
 from torchdoctor.store.view import lazy_view
 
 __all__ = ["Histograms", "RunEntry", "list_runs", "open_run", "ranks", "read_histograms", "remove_run"]

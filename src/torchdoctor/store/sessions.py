@@ -14,12 +14,13 @@ import pyarrow as pa
 from torchdoctor.store import format as fmt
 from torchdoctor.store.blocks import Block
 from torchdoctor.store.ceiling import Ceiling
+from torchdoctor.store.columns import numbers, vectors
 from torchdoctor.store.digest import Digest, Name
 from torchdoctor.store.history import History, State
 from torchdoctor.store.intake import Portion, interleave
 from torchdoctor.store.ledger import KEEP_FIRST, KEEP_LAST, FactLog, read_facts
 from torchdoctor.store.names import DIGEST, FACTS, HISTOGRAMS, LEDGER, SCALARS, SERIES, STATS, FileName
-from torchdoctor.store.streams import Stream, map_file, numbers, read_batches, scan, vectors
+from torchdoctor.store.streams import Stream, map_file, read_batches, scan
 
 MAX_SERIES = 100_000
 CHUNK_ROWS = 4096

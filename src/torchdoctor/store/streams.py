@@ -14,11 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from torchdoctor.opening import open_plain
-from torchdoctor.store.blocks import Floats
 from torchdoctor.store.format import END_OF_STREAM
 
 DAMAGE = (
@@ -131,18 +129,6 @@ def read_batches(
             yield batch
     except (*DAMAGE, StopIteration):
         return
-
-
-def vectors(array: pa.Array) -> Floats:
-    """A fixed-size list column as (rows, size), without copying."""
-    size = array.type.list_size
-    flat = array.values.to_numpy(zero_copy_only=True)
-    return flat[array.offset * size : (array.offset + len(array)) * size].reshape(len(array), size)
-
-
-def numbers(array: pa.Array) -> np.ndarray:
-    """A column of numbers, without copying."""
-    return array.to_numpy(zero_copy_only=True)
 
 
 def _is_allowed(kind: pa.DataType) -> bool:

@@ -16,12 +16,12 @@ from typing import Any
 
 from torchdoctor.store import compaction
 from torchdoctor.store import format as fmt
+from torchdoctor.store.columns import numbers
 from torchdoctor.store.compaction import MATRIX_TABLES, Job
 from torchdoctor.store.condensing import condense_earlier
 from torchdoctor.store.intake import Intake, Write
 from torchdoctor.store.names import FACTS, HISTOGRAMS, SERIES
 from torchdoctor.store.segments import Closed, SegmentSet
-from torchdoctor.store.streams import numbers
 
 MATRIX_SHARE = 0.60
 DIGEST_SHARE = 0.20
