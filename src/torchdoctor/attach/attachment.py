@@ -16,6 +16,7 @@ from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.page import open_page
 from torchdoctor.attach.ranks import speaks
+from torchdoctor.attach.shadowing import import_early, own_modules
 from torchdoctor.attach.voice import announce, point_to_view, say
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.findings import Finding, Verdict
@@ -23,6 +24,10 @@ from torchdoctor.launching import can_leave
 
 if TYPE_CHECKING:
     from torchdoctor.run import Run
+
+
+NEEDED = ("attach", "engine", "probes", "rules", "scrubbing", "settings", "stats", "store")
+"""Packages and modules that a session imports sooner or later."""
 
 
 class Live(Protocol):
@@ -84,6 +89,7 @@ class Attachment:
             return
         try:
             sessions = importlib.import_module("torchdoctor.attach.session")
+            import_early(*NEEDED)
             self.session = sessions.start(self.options, self._examine if self._examines else None)
             if self.options.live and self.session.live is not None:
                 self.session.live.listeners.append(_announce)
@@ -124,6 +130,10 @@ class Attachment:
         if not (self.is_here and self._open):
             return None
         self._open = False
+        with own_modules():
+            return self._close(how, exception, untrained)
+
+    def _close(self, how: str, exception: dict[str, Any] | None, untrained: bool) -> Verdict | None:
         try:
             if self.session is not None:
                 return self.session.finish(how, exception=exception, untrained=untrained)

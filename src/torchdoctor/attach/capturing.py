@@ -20,6 +20,7 @@ from torchdoctor.attach.guard import contained, guarded
 from torchdoctor.attach.inventory import Inventory, describe_code, plain
 from torchdoctor.attach.options import EXCEPTION, NONFINITE, SPIKE
 from torchdoctor.attach.past import Past
+from torchdoctor.attach.shadowing import own_modules
 from torchdoctor.interruptions import let_through
 from torchdoctor.probes.memory import memory_left
 from torchdoctor.store.captures import CAPTURES, REASON, CaptureName, has_place, write_capture
@@ -130,7 +131,8 @@ class Capturing:
         if not has_place(self._session.directory, self._options.keep_captures, self._session.rank):
             return False
         try:
-            import safetensors.torch  # noqa: F401 - in this thread, since another may fork while it is imported
+            with own_modules():
+                import safetensors.torch  # noqa: F401 - in this thread, since another may fork while it is imported
         except Exception as error:
             let_through(error)
             self._refuse(reason, step, f"safetensors cannot be imported ({error}); pip install safetensors")

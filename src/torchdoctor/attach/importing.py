@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from torchdoctor.attach.shadowing import own_modules
+
 Callback = Callable[[ModuleType], None]
 """It must not raise: whatever it raises ends up in the user's import statement."""
 
@@ -48,8 +50,9 @@ class Finder:
         spec.__class__ = type(kind.__name__, (_Noticing, kind), {"finder": self, "plain": kind})
 
     def imported(self, name: str, module: ModuleType) -> None:
-        for callback in self._waiting.pop(name, ()):
-            callback(module)
+        with own_modules():
+            for callback in self._waiting.pop(name, ()):
+                callback(module)
 
 
 class _Noticing:

@@ -23,11 +23,12 @@ import threading
 import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any, TypeVar
 
+from torchdoctor.attach.shadowing import hide_own_modules, own_modules
 from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
 from torchdoctor.errors import ScriptError, StopTraining
 
@@ -41,14 +42,6 @@ INTERRUPTED_STATUS = 130
 
 MESSAGE_LIMIT = 2000
 """Characters of an exception's message that are kept."""
-
-STARTUP_MODULES = frozenset(
-    (
-        *("abc", "builtins", "codecs", "encodings", "genericpath", "io", "marshal", "ntpath", "os", "posixpath"),
-        *("site", "sitecustomize", "stat", "sys", "time", "usercustomize", "zipimport"),
-    )
-)
-"""What python imports before any script: it never sees a file of such a name beside the script."""
 
 
 @dataclass(frozen=True)
@@ -135,20 +128,7 @@ def _set_path(target: Target) -> None:
     first = folders.get(target.kind, lambda: str(Path(target.what).resolve().parent))()
     if target.kind == FOLDER or not getattr(sys.flags, "safe_path", False):
         sys.path[:1] = [first]
-        _forget_shadowed(first or ".")
-
-
-def _forget_shadowed(folder: str) -> None:
-    """Let the script import its own file where it has the name of a module that we imported before it."""
-    for name in [n for n in sys.modules if "." not in n and n not in STARTUP_MODULES]:
-        loaded = getattr(sys.modules[name], "__spec__", None)
-        if loaded is None or name == "torchdoctor" or loaded.origin in ("built-in", "frozen"):
-            continue
-        own = PathFinder.find_spec(name, [folder])
-        if own is None or own.loader is None or own.origin == loaded.origin:
-            continue
-        for gone in [n for n in sys.modules if n == name or n.startswith(f"{name}.")]:
-            del sys.modules[gone]
+        hide_own_modules(first, sys.path[1:])
 
 
 def _run(target: Target, main: ModuleType) -> Around[BaseException | None]:
@@ -237,8 +217,9 @@ def _failed(error: BaseException) -> Ending:
 
 def describe_error(error: BaseException) -> dict[str, Any]:
     """An exception as run.json keeps it."""
-    from torchdoctor.attach.places import is_user_file
-    from torchdoctor.scrubbing import scrub_text
+    with own_modules():
+        from torchdoctor.attach.places import is_user_file
+        from torchdoctor.scrubbing import scrub_text
 
     message = scrub_text(_message_of(error))  # before it is cut: half a secret would not be recognised
     told: dict[str, Any] = {"type": type(error).__name__, "message": message[:MESSAGE_LIMIT]}
@@ -319,7 +300,7 @@ def die_by(number: int, pid: int) -> None:
     with contextlib.suppress(OSError):  # SIGKILL has no handler
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
+        with own_modules():
+            import resource
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.kill(pid, number)

@@ -20,6 +20,7 @@ from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import speaks, taken_places
 from torchdoctor.attach.script import CRASHED, FINISHED, Around, Ending, around, die_by
+from torchdoctor.attach.shadowing import own_modules
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say, standard_error
 from torchdoctor.cli.observing import observed
@@ -175,6 +176,10 @@ class Conclusion:
 
     def status(self) -> int:
         """Close the record and tell it; nothing that goes wrong in here changes how the script ended."""
+        with own_modules():
+            return self._status()
+
+    def _status(self) -> int:
         record = None
         with self._contained("what was recorded could not be read"):
             record = self._collect()

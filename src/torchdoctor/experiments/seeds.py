@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from torchdoctor.experiments.metrics import Metric, read_metrics
 from torchdoctor.experiments.seed_passing import OVERRIDE
 from torchdoctor.experiments.sources import digest_sources
 from torchdoctor.experiments.variants import Variant
+from torchdoctor.launching import own_module
 from torchdoctor.opening import absolute
 from torchdoctor.run import Run
 from torchdoctor.store.info import read_info
@@ -245,7 +245,7 @@ class Process:
         self._since = time.monotonic()
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "torchdoctor.experiments.seeding", str(letter)],
+                own_module("torchdoctor.experiments.seeding", str(letter)),
                 env={**at.variables(slot), **added},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.script import execute
+from torchdoctor.attach.script import Ending, execute
+from torchdoctor.attach.shadowing import import_early, own_modules
 from torchdoctor.attach.target import Target
 from torchdoctor.errors import ScriptError
 from torchdoctor.experiments.orphans import end_with_parent
@@ -60,6 +61,7 @@ def serve(
     attachment = Attachment(options, examines=False)
     wishes = {name: bool(request[name]) for name in ("quick", "cuts", "early")}
     rehearsal = Rehearsal(attachment, **wishes, ready=ready)
+    after_import("torch", lambda _: import_early())
     after_import("torch", rehearsal.prepare)
     attachment.begin()
     after_import("torch", rehearsal.arrange)
@@ -68,11 +70,19 @@ def serve(
         ending = execute(target, attachment.leaving_early)
     except ScriptError as error:
         child.end(refused=str(error))
+    with own_modules():
+        _end_without_loop(child, rehearsal, ending, over)
+
+
+def _end_without_loop(
+    child: Child, rehearsal: Rehearsal, ending: Ending, over: Callable[[Child, Run], None]
+) -> NoReturn:
+    """The script ended first."""
     raised = f"{ending.exception['type']}: {ending.exception['message'][:300]}" if ending.exception else None
     if rehearsal.driver is not None:
         rehearsal.driver.ended(f"the script failed after it was taken over ({raised})" if raised else OVER)
         rehearsal.wait()
-    session: Any = attachment.session
+    session = rehearsal.session
     trained = session is not None and session.loop.updates > 0
     if session is not None:
         session.finish(ending.how, exception=ending.exception)

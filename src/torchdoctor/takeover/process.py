@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.attach.target import Target
+from torchdoctor.launching import own_module
 
 POLL = 0.05
 GRACE = 6.0
@@ -72,7 +72,7 @@ def take_over(
         lines.touch()
         request = {"report": str(lines), "scratch": str(folder), **asdict(attempt), **asdict(target), **asked}
         (folder / "request.json").write_text(json.dumps(request, default=str))
-        command = [sys.executable, "-m", module, str(folder / "request.json")]
+        command = own_module(module, str(folder / "request.json"))
         with output.open("wb") as said:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True

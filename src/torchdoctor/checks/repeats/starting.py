@@ -16,6 +16,7 @@ from typing import Any
 from torchdoctor.attach.target import Target
 from torchdoctor.errors import TorchdoctorError
 from torchdoctor.facts import StartsFact
+from torchdoctor.launching import own_module
 
 MODULE = "torchdoctor.checks.repeats.starting"
 TRACED = 1
@@ -41,7 +42,7 @@ def compare(target: Target, *, traced: bool, updates: int, seconds: float, timeo
     at_most = (2 if jobs > 1 else 4) * (timeout + 2)  # where two differ, two more are traced
     try:
         done = subprocess.run(
-            [sys.executable, "-m", MODULE, json.dumps(request)],
+            own_module(MODULE, json.dumps(request)),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
