@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
+import torch
 
 from torchdoctor.probes.step_start import StepStart
 
@@ -46,3 +49,27 @@ def test_two_loaders_are_walked_side_by_side() -> None:
     start.fetched("a", [], 0, ("left", 1), 0)
     start.fetched("b", [], 0, ("right", 2), 0)
     assert start.of_this_walk() == ["a", "b"]
+
+
+@pytest.mark.parametrize("lead", [0, 1])
+def test_after_a_walk_batches_are_held_no_longer_than_the_script_holds_them(lead: int) -> None:
+    start = StepStart()
+    start.lead = lead
+    batch = {"x": torch.zeros(2, 2), "names": ["a", "b"], "none": None}
+    start.fetched(batch, [], 0)
+    reference = weakref.ref(batch["x"])  # type: ignore[arg-type]
+    start.exhausted()
+    start.updated()
+    (held,) = start.batches
+    assert held["x"] is batch["x"] and held["names"] == ["a", "b"] and held["none"] is None
+    del held, batch
+    assert reference() is None
+    assert start.batches == start.of_this_walk() == []
+
+
+def test_a_batch_that_is_still_to_be_used_is_held() -> None:
+    start = StepStart()
+    start.lead = 1
+    start.fetched([torch.zeros(2)], [], 0)
+    start.exhausted()
+    assert len(start.batches) == 1

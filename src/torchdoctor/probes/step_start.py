@@ -1,16 +1,19 @@
 """What a step began with, kept until the next one begins: the batches that a loader gave, and torch's random state.
 
 Both are what it takes to run the step again. Batches are kept as they came, without a copy, and no longer than the
-loop itself would keep them but for one. The random state (5 KB) is taken only in loops that are seen to draw from it
-between an update and the backward that follows.
+loop itself would keep them but for one; from the end of a walk on, only while the script has them. The random state
+(5 KB) is taken only in loops that are seen to draw from it between an update and the backward that follows.
 """
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 BATCHES = 2
 """Frameworks fetch one batch ahead of the one they train on."""
@@ -22,10 +25,44 @@ BYTES = 256 << 20
 _state = torch.default_generator.get_state
 
 
+class _Batch:
+    def __init__(self, batch: Any, walk: tuple[str, int]) -> None:
+        self.walk = walk
+        """the loader, and which of the times it is walked through"""
+        self._batch = batch
+        self._leaves: list[Callable[[], Any]] | None = None
+
+    def let_go(self) -> None:
+        """Keep it no longer than the script does."""
+        if self._leaves is None:
+            leaves, self._structure = pytree.tree_flatten(self._batch)
+            self._batch, self._leaves = None, [_refer(leaf) for leaf in leaves]
+
+    def get(self) -> tuple[Any] | None:
+        """The batch, in a tuple of its own; None if it is gone."""
+        if self._leaves is None:
+            return (self._batch,)
+        leaves = [leaf() for leaf in self._leaves]
+        return None if any(leaf is _GONE for leaf in leaves) else (pytree.tree_unflatten(leaves, self._structure),)
+
+
+_GONE = object()
+
+
+def _refer(leaf: Any) -> Callable[[], Any]:
+    try:
+        reference = weakref.ref(leaf)
+    except TypeError:
+        return lambda: leaf
+    return lambda: _GONE if (held := reference()) is None else held
+
+
 class StepStart:
     def __init__(self) -> None:
-        self.batches: list[Any] = []
+        self._held: list[_Batch] = []
         """newest last"""
+        self._is_over = False
+        """the loader has no more, and the step that uses up what was fetched ahead has not ended yet"""
         self.random: Tensor | None = None
         self.draws = True
         """the loop draws random numbers between an update and the next backward, as far as is known"""
@@ -37,11 +74,18 @@ class StepStart:
         self.ahead = 0
         """of those, how many there are between this step and the next"""
         self._learned = False
-        self._walks: list[tuple[str, int]] = []
-        """loader and walk of each of the batches"""
         self._levels: dict[int, list[int]] = {}
         """of each walk: how many batches it gave before each of the first backwards that followed one"""
         self._seen: dict[int, int] = {}
+
+    @property
+    def batches(self) -> list[Any]:
+        """Newest last."""
+        return [held[0] for batch in self._held if (held := batch.get()) is not None]
+
+    @batches.setter
+    def batches(self, batches: list[Any]) -> None:
+        self._held = [_Batch(batch, ("", 0)) for batch in batches]
 
     @property
     def is_learned(self) -> bool:
@@ -59,10 +103,9 @@ class StepStart:
         size = sum(t.numel() * t.element_size() for t in tensors)
         self._bytes = self._bytes + size if backwards else size
         room = max(BATCHES, min(backwards + 1, MOST)) if self._bytes <= BYTES else 1
-        self.batches.append(batch)
-        self._walks.append(walk)
-        if len(self.batches) > room:
-            del self.batches[:-room], self._walks[:-room]
+        self._held.append(_Batch(batch, walk))
+        del self._held[:-room]
+        self._is_over = False
         if self.draws:
             self.random = _state()
 
@@ -80,16 +123,26 @@ class StepStart:
     def exhausted(self) -> None:
         """The loader has no more: what was fetched ahead is used up in the step that follows."""
         self.ahead = 0
+        self._is_over = True
+        if not self.lead:
+            self._let_go()
 
     def of_this_walk(self) -> list[Any]:
         """The batches, without those of an earlier walk through the same loader."""
-        latest = dict(self._walks)
-        return [b for b, (name, walk) in zip(self.batches, self._walks, strict=True) if latest[name] == walk]
+        latest = dict(batch.walk for batch in self._held)
+        this = [batch for batch in self._held if latest[batch.walk[0]] == batch.walk[1]]
+        return [held[0] for batch in this if (held := batch.get()) is not None]
 
     def updated(self) -> None:
         """An update is over: the next step begins."""
+        if self._is_over:
+            self._let_go()
         if self.draws:
             self.random = _state()
+
+    def _let_go(self) -> None:
+        for batch in self._held:
+            batch.let_go()
 
     def look(self) -> None:
         """A step begins that is looked at closely."""
