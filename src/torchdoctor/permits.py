@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,16 +36,22 @@ class Stray:
     meant: str
 
 
-def find_strays(findings: Iterable[Finding], folders: Iterable[str | Path], rules: Mapping[str, str]) -> list[Stray]:
+def find_strays(
+    findings: Iterable[Finding], folders: Iterable[str | Path], read_rules: Callable[[], Mapping[str, str]]
+) -> list[Stray]:
     """Misspelled names in comments on the lines that findings point to; a reason may follow a right name.
 
-    `rules`: the code of every diagnosis by its name."""
+    `read_rules`: gives the code of every diagnosis by its name; it takes a while, and is called where there are such
+    comments only."""
     roots = tuple(str(folder) for folder in folders)
-    known = {*rules, *(code.lower() for code in rules.values())}
     places = dict.fromkeys((p.file, p.line) for f in findings for p in f.where if p.file and p.line)
+    allowed = {(file, line): _allowed(file, line, roots) for file, line in places if file and line}
+    if not any(allowed.values()):
+        return []
+    rules = read_rules()
+    known = {*rules, *(code.lower() for code in rules.values())}
     strays = []
-    for file, line in places:
-        words = _allowed(file, line, roots) if file and line else set()
+    for (file, line), words in allowed.items():
         close = {w: difflib.get_close_matches(w, rules, n=1, cutoff=0.7) for w in words - known}
         wrong = [w for w, near in close.items() if near] or ([] if words & known else sorted(close, key=len)[-1:])
         strays += [

@@ -213,12 +213,15 @@ def describe_asked(verdict: Verdict, settings: Settings) -> str:
     return f"{words}."
 
 
+def _read_codes() -> dict[str, str]:
+    return {rule.name: rule.code for rule in known_rules().values()}
+
+
 def describe_strays(verdict: Verdict, settings: Settings, cwd: Path) -> list[str]:
     """Comments on the lines of findings that allow what there is not."""
-    codes = {rule.name: rule.code for rule in known_rules().values()}
     return [
         f"{shorten(s.file, cwd)}:{s.line} allows {s.word!r}, and there is no such diagnosis{s.meant}"
-        for s in find_strays(verdict.findings, settings.folders, codes)
+        for s in find_strays(verdict.findings, settings.folders, _read_codes)
     ]
 
 
