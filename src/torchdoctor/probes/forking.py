@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -151,27 +151,62 @@ def fork(seconds: float) -> tuple[Child | None, int]:
     The child lives no longer than `seconds`. All signals are held back until it has put the user's handlers aside.
     """
     reading, writing = os.pipe()
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    try:
-        with warnings.catch_warnings() if sys.version_info >= (3, 12) else contextlib.nullcontext():
-            if sys.version_info >= (3, 12):
-                warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-    except OSError:
+    blocked, pid = signal.pthread_sigmask(signal.SIG_BLOCK, ()), -1
+    try:  # an exception from outside may come after any call, and must not leave signals blocked
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        with _handlers_held():
+            pid = _fork_quietly()
+        if pid == 0:
+            try:
+                _children.add(os.getpid())
+                _put_user_aside(writing, seconds)
+            except BaseException:
+                os._exit(1)
+            return None, writing
+        return Child(pid, reading), -1
+    except BaseException:
         os.close(reading)
-        os.close(writing)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         raise
-    if pid == 0:
-        try:
-            _children.add(os.getpid())
-            _put_user_aside(writing, seconds)
-        except BaseException:
-            os._exit(1)
-        return None, writing
-    os.close(writing)
-    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    return Child(pid, reading), -1
+    finally:
+        if pid != 0:
+            os.close(writing)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _fork_quietly() -> int:
+    if sys.version_info < (3, 12):
+        return os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+@contextlib.contextmanager
+def _handlers_held() -> Iterator[None]:
+    """Call the script's signal handlers when the block has ended. Another thread may take a signal that this one has
+    blocked, and Python drops what a handler raises inside the functions that are registered for forks."""
+    is_main, came = threading.current_thread() is threading.main_thread(), list[int]()
+    handlers = {n: h for n in signal.valid_signals() if is_main and callable(h := signal.getsignal(n))}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        _put_back(handlers)
+        for number in came:
+            signal.raise_signal(number)
+
+
+def _put_back(handlers: Mapping[int, Any]) -> None:
+    error: BaseException | None = None
+    for number, handler in handlers.items():
+        while signal.getsignal(number) is not handler:
+            try:
+                signal.signal(number, handler)
+            except BaseException as raised:  # by a handler that is in its place again
+                error = raised
+    if error is not None:
+        raise error
 
 
 def tell(pipe: int, report: Report) -> NoReturn:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from torchdoctor.attach.guard import contained
 from torchdoctor.facts import BirthFact
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.forking import Errand, tell, unfit, unsafe
 from torchdoctor.probes.rerun import Rerun
@@ -105,6 +106,7 @@ class Hunt:
         try:
             pipe = self._errand.send(SECONDS)
         except OSError as error:
+            let_through(error)
             self._context.unsupported["birth"] = f"the process cannot be forked ({error.strerror})"
             return
         if pipe is None:

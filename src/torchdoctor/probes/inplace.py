@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.places import Place, caller, is_user_file
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes import rewind
 from torchdoctor.probes.clash import Changed, Clash, Kept, explain, is_clash, versions
 from torchdoctor.probes.context import Context, Names
@@ -64,6 +65,7 @@ class InplaceProbe:
             try:
                 pipe = self._errand.send(SECONDS)
             except OSError as failure:
+                let_through(failure)
                 reason = f"the process cannot be forked ({failure.strerror})"
             else:
                 if pipe is not None:

@@ -9,6 +9,7 @@ import torch
 
 from torchdoctor import signals
 from torchdoctor.attach.guard import contained
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes.context import Context
 
 _STATM = Path("/proc/self/statm")
@@ -28,7 +29,8 @@ def host_bytes() -> int | None:
     """Resident memory of this process; None where the system does not tell."""
     try:
         return int(_STATM.read_text().split()[1]) * _PAGE
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError) as error:
+        let_through(error)
         return None
 
 
@@ -43,6 +45,6 @@ def memory_left() -> int | None:
         most = (group / "memory.max").read_text().strip()
         if most != "max":
             found.append(int(most) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError, IndexError):
-        pass
+    except (OSError, ValueError, IndexError) as error:
+        let_through(error)
     return max(0, min(found)) if found else None

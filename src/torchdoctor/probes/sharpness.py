@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torchdoctor.attach.guard import contained
 from torchdoctor.attach.ranks import is_together
 from torchdoctor.facts import SharpnessFact
+from torchdoctor.interruptions import let_through
 from torchdoctor.probes.activations import first_tensor
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.directions import filter_noise
@@ -178,6 +179,7 @@ class SharpnessProbe:
         try:
             pipe = self._errand.send(CHILD_SECONDS)
         except OSError as error:
+            let_through(error)
             self._say_why_not(f"the process cannot be forked ({error.strerror})")
             return
         if pipe is not None:
