@@ -28,14 +28,18 @@ def let_through(error: BaseException) -> None:
 
 def is_interruption(error: BaseException) -> bool:
     """Whether a signal handler or another thread raised this error, and no function that was called."""
-    last = None
-    for last in _entries(error.__traceback__):
-        if _is_handler(last.tb_frame):
-            return True
-    return last is not None and _is_set_by_thread(error, last)
+    if find_handler(error.__traceback__) is not None:
+        return True
+    passed = list(entries(error.__traceback__))
+    return bool(passed) and _is_set_by_thread(error, passed[-1])
 
 
-def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+def find_handler(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins in a signal handler."""
+    return next((entry for entry in entries(trace) if _is_handler(entry.tb_frame)), None)
+
+
+def entries(trace: TracebackType | None) -> Iterator[TracebackType]:
     while trace is not None:
         yield trace
         trace = trace.tb_next

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from torchdoctor.attach.shadowing import hide_own_modules, own_modules
 from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
 from torchdoctor.errors import ScriptError, StopTraining
+from torchdoctor.interruptions import entries, find_handler, is_interruption
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ INTERRUPTED_STATUS = 130
 
 MESSAGE_LIMIT = 2000
 """Characters of an exception's message that are kept."""
+
+PACKAGE = f"{Path(__file__).parent.parent}{os.sep}"
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,10 @@ def _failed(error: BaseException) -> Ending:
         return Ending(error.status, INTERRUPTED, str(error))
     if _was_stopped_in_child(error):
         return Ending(0, INTERRUPTED, str(error).rstrip().rpartition(f"{StopTraining.__name__}: ")[2])
-    leaving = _show(error.with_traceback(_without_our_frames(error.__traceback__)))
+    trace = _without_our_frames(error.__traceback__)
+    if isinstance(error, KeyboardInterrupt) or is_interruption(error):
+        trace = _without_sites(trace)
+    leaving = _show(error.with_traceback(trace))
     if leaving is not None:
         return _left(leaving)
     if isinstance(error, KeyboardInterrupt):
@@ -245,6 +251,19 @@ def _was_stopped_in_child(error: BaseException) -> bool:
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    return trace
+
+
+def _without_sites(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback of an exception from outside that came while code of ours ran: the script's own frames."""
+    above: list[TracebackType] = []
+    for entry in entries(trace):
+        if entry.tb_frame.f_code.co_filename.startswith(PACKAGE):
+            shown = find_handler(entry)
+            for one in reversed(above):
+                shown = TracebackType(shown, one.tb_frame, one.tb_lasti, one.tb_lineno)
+            return shown
+        above.append(entry)
     return trace
 
 
