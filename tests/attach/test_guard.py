@@ -44,6 +44,10 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
     for i, (a, b) in enumerate(loader):
         compiled.train()
         loss = F.cross_entropy(compiled(a), b)
+        if i == 0:
+            torch.autograd.grad(loss, [*model.parameters()], retain_graph=True)
+            with pytest.raises(RuntimeError, match="not have been used"):
+                torch.autograd.grad(loss, a.clone().requires_grad_(), retain_graph=True)
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)

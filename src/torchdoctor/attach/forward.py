@@ -83,10 +83,12 @@ class ForwardWatch:
         self.leave(args[0], kwargs, output)
 
     @guarded("forward failed")
-    def call_failed(self, _token: Any, args: tuple[Any, ...], _kwargs: dict[str, Any], _error: BaseException) -> None:
+    def call_failed(self, _token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], _error: BaseException) -> None:
         self._pop(args[0])
         if not self._stack:
             self.forget_calls()
+            given = input_tensors(args[1:], kwargs).values()
+            self.session.pass_failed(t for t in given if not stats.has_own_dispatch(t))
 
     # -- the watch on and off -----------------------------------------------------------
 
@@ -101,6 +103,8 @@ class ForwardWatch:
         self._contexts = max(0, self._contexts + (1 if entered else -1))
         if entered:
             self._idle_contexts += 1
+        elif not self._contexts:
+            self.forget_input()
         self.update()
 
     @property
@@ -130,6 +134,9 @@ class ForwardWatch:
         """The first tensor that the last root module was given, if it is still there."""
         return self._given_last() if self._given_last is not None else None
 
+    def forget_input(self) -> None:
+        self._held = None
+
     def take_out(self) -> None:
         if self.calls is not None:
             self.calls.off()
@@ -142,6 +149,7 @@ class ForwardWatch:
             self._contexts = 0
         self._stack.clear()
         self._pass = None
+        self._held = None
         self._looking = False
 
     # -- passes ---------------------------------------------------------------------------

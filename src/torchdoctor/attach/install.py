@@ -49,7 +49,7 @@ class Installation:
         self.sites.grad_off = self.forward.grad_off
         self.sites.forget_calls = self.loaders.forget_calls = self.forward.forget_calls
         self.sites.hooks_in = self.forward.are_in
-        session.forward_input = self.forward.last_input
+        session.forward_input, session.forget_input = self.forward.last_input, self.forward.forget_input
         session.on_turn = self.forward.update
         self._handles: list[Any] = []
         self._place()
@@ -67,6 +67,8 @@ class Installation:
             failed=sites.backward_failed,
             shortcut=session.steady,
         )
+        gradients = {"before": sites.gradients_begin, "after": sites.gradients_end, "failed": sites.gradients_failed}
+        wrap(torch.autograd, "grad", **gradients, gate=session.lines.gate)
         wrap(Optimizer, "__init__", after=sites.optimizer_created)
         wrap(Optimizer, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
         wrap(torch.nn.Module, "zero_grad", after=sites.zeroed, gate=session.steady.calls)

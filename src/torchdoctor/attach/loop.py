@@ -238,6 +238,11 @@ class Loop:
         passes = self._interval.passes
         return passes[-1] if passes and not passes[-1].grad else None
 
+    def forget_inputs(self) -> None:
+        """What was kept of the inputs of passes that are not settled yet."""
+        for waiting in self._interval.passes:
+            waiting.data.pop("given", None)
+
     def close(self) -> None:
         if self._interval.backwards and not any(p.reached for p in self._interval.passes):
             for waiting in self._interval.passes:  # the last backward pass was broken off before it reached any

@@ -68,6 +68,7 @@ class LossSites:
             if call is not None and not is_wrapped(call.input):
                 phase = TRAIN if call.input.requires_grad else UNKNOWN
                 session.loss_calls.write(describe(call, caller()), value_statistics(call), phase, session.context.step)
+            session.pass_failed()
 
         return loss_failed
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from torchdoctor.attach.ownership import Heap, Ownership
-from torchdoctor.attach.weak import IdentityMap
+from torchdoctor.attach.weak import IdentityMap, IdentitySet
 
 WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
 """Modules that only wrap the user's; names are given without them."""
@@ -69,8 +69,8 @@ class Registry:
         self._loader_kinds: dict[tuple[Any, ...], tuple[Any, str]] = {}
         self.strays: dict[int, weakref.ref[nn.Module]] = {}
         """modules called inside a model without being registered in it"""
-        self._inside: dict[int, weakref.ref[nn.Module]] = {}
-        self._roots: set[int] = set()
+        self._inside = IdentitySet()
+        self._roots = IdentitySet()
         self.loaded: set[int] = set()
         """ids of parameters that load_state_dict filled"""
         self.ownership = Ownership()
@@ -79,7 +79,7 @@ class Registry:
         """whether a search that takes so many seconds fits the budget"""
         self.searches_skipped = 0
         """searches through all objects that did not fit the budget"""
-        self._homeless: dict[int, weakref.ref[Tensor]] = {}
+        self._homeless = IdentitySet()
         """parameters that no module holds, as a search showed"""
         self._names: dict[str, _Names] = {}
         self._labels: Counter[str] = Counter()
@@ -89,8 +89,8 @@ class Registry:
         self._prefixed = False
         self._renamed = False
         """names that were in use mean something else since the last search"""
-        self._module_counts: dict[int, tuple[weakref.ref[nn.Module], int]] = {}
-        self._sought: dict[int, weakref.ref[nn.Module]] = {}
+        self._module_counts: IdentityMap[int] = IdentityMap()
+        self._sought = IdentitySet()
 
     # -- optimizers and loaders -------------------------------------------------
 
@@ -255,7 +255,7 @@ class Registry:
                 self.ownership.add(model)
             tops, unknown = self.ownership.find_tops(wanted)
         # a plain tensor is in no module, and what a search did not find has none
-        lost = {i: t for i in unknown if isinstance(t := wanted[i], nn.Parameter) and not self._is_homeless(t)}
+        lost = {i: t for i in unknown if isinstance(t := wanted[i], nn.Parameter) and t not in self._homeless}
         if not lost:
             return tops, True
         alive = self._search(self.heap.top_modules)
@@ -268,13 +268,9 @@ class Registry:
                 tops.append(model)
                 for identity in held:
                     del lost[identity]
-        for identity, tensor in lost.items():
-            self._homeless[identity] = weakref.ref(tensor, partial(self._homeless.pop, identity))
+        for tensor in lost.values():
+            self._homeless.add(tensor)
         return tops, True
-
-    def _is_homeless(self, parameter: Tensor) -> bool:
-        reference = self._homeless.get(id(parameter))
-        return reference is not None and reference() is parameter
 
     def is_partly_frozen(self, optimizer: Optimizer) -> bool:
         """A model that this optimizer trains holds parameters that do not."""
@@ -284,35 +280,31 @@ class Registry:
     def is_unknown(self, model: nn.Module) -> bool:
         """A root that is called has no name, and was not looked for before."""
         self.forget_dead()
-        reference = self._sought.get(id(model))
-        if id(model) in self.module_names or (reference is not None and reference() is model):
+        if id(model) in self.module_names or model in self._sought:
             return False
-        identity = id(model)
-        self._sought[identity] = weakref.ref(model, partial(self._sought.pop, identity))
+        self._sought.add(model)
         self.ownership.add(model)
         return True
 
     def count_modules(self, model: nn.Module) -> int:
         """How many modules a model has, counted once."""
-        reference, count = self._module_counts.get(id(model), (None, 0))
-        if reference is None or reference() is not model:
-            identity, count = id(model), sum(1 for _ in model.modules())
-            forget = weakref.ref(model, lambda _: self._module_counts.pop(identity, None))
-            self._module_counts[identity] = (forget, count)
+        count = self._module_counts.get(model)
+        if count is None:
+            count = sum(1 for _ in model.modules())
+            self._module_counts[model] = count
         return count
 
     def called_as_root(self, module: nn.Module) -> None:
-        self._roots.add(id(module))
+        self._roots.add(module)
 
     def called_inside(self, module: nn.Module) -> None:
         """A module was called while another one ran."""
-        if id(module) not in self._inside and id(module) not in self.module_names and module._parameters:
-            self._inside[id(module)] = weakref.ref(module)
+        if module not in self._inside and id(module) not in self.module_names and module._parameters:
+            self._inside.add(module)
 
     def _is_stray(self, module: nn.Module) -> bool:
         """Only ever called from inside another module, and no module contains it."""
-        inside = self._inside.get(id(module))
-        return inside is not None and inside() is module and id(module) not in self._roots
+        return module in self._inside and module not in self._roots
 
     def stray_parameters(self) -> dict[int, str]:
         """Parameters of strays, by id, each with a name that tells what it is."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import math
 import os
+import weakref
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from time import thread_time
@@ -117,6 +118,8 @@ class Session(Probes):
         """looks of this step that its later passes do not get"""
         self.batch: list[Tensor] = []
         self.targets: list[Tensor] = []
+        self._failed: tuple[list[weakref.ref[Tensor]], list[weakref.ref[Tensor]]] = [], []
+        """batch and targets of the last pass that raised"""
         self.root: Tensor | None = None
         """the loss whose backward begins now"""
         self.validation_sites: dict[str, None] = {}
@@ -130,6 +133,7 @@ class Session(Probes):
         self.on_finish: Callable[[], None] = lambda: None
         self.forward_input: Callable[[], Tensor | None] = lambda: None
         """the first input of the last forward pass, where that is known"""
+        self.forget_input: Callable[[], None] = lambda: None
         self.pid = os.getpid()
         self.context.looks = self.governor.plan(0)
         self.structural = True
@@ -226,6 +230,23 @@ class Session(Probes):
         passes = max(1, self.loop.backwards_since_step)
         costs = {name: self.look_cost.get(name, 0.0) / passes for name in PASS_LOOKS & self.context.looks}
         self._passed_over |= {n for n, cost in costs.items() if not self.ceiling.can_spend(cost, LATER_PART)}
+
+    def pass_failed(self, inputs: Iterable[Tensor] = ()) -> None:
+        """A forward pass, a loss function or a backward pass raised. The script may free everything of it and try again
+        with less, so from here on the script alone decides what stays alive."""
+        last = self.forward_input()
+        inputs = [*self.batch, *inputs, *([] if last is None else [last])]
+        self._failed = [weakref.ref(t) for t in inputs], [weakref.ref(t) for t in self.targets]
+        self.batch, self.targets, self.root = [], [], None
+        self.forget_input()
+        self.loop.forget_inputs()
+        self.token_targets.forget()
+
+    def _recover_failed(self) -> None:
+        """The script ends with an error: what it still holds of the pass that raised belongs to the capture."""
+        if not self.batch and not self.targets:
+            alive = ({t.data_ptr(): t for ref in refs if (t := ref()) is not None} for refs in self._failed)
+            self.batch, self.targets = (list(tensors.values()) for tensors in alive)
 
     def begin_record(self, *, anew: bool = False) -> None:
         """Training has begun: from now on there is a run directory. Without one there is nothing to do here."""
@@ -393,6 +414,7 @@ class Session(Probes):
 
     def leaving_early(self, error: BaseException) -> None:
         """The script ends with this, before its end."""
+        self._recover_failed()
         tell_loss(self, error)
 
     # -- the end ----------------------------------------------------------------------------

@@ -184,7 +184,27 @@ class Sites:
     @guarded("backward failed")
     def backward_failed(self, _token: Any, args: Any, kwargs: Any, error: BaseException) -> bool:
         self._backward_depth = 0
-        return bool(self.session.inplace.failed(first_root(args, kwargs), error))
+        passed_over = bool(self.session.inplace.failed(first_root(args, kwargs), error))
+        if not passed_over:
+            self.session.pass_failed()
+        return passed_over
+
+    @guarded("gradients begin")
+    def gradients_begin(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        """While lines are kept, torch would say more of an error than the script asked for."""
+        self.session.lines.pause()
+
+    @guarded("gradients end")
+    def gradients_end(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
+        self._resume_lines()
+
+    @guarded("gradients failed")
+    def gradients_failed(self, _token: Any, _args: Any, _kwargs: Any, _error: BaseException) -> None:
+        self._resume_lines()
+
+    def _resume_lines(self) -> None:
+        if not is_inside_backward() and not self._backward_depth:
+            self.session.lines.resume(self.session.context.step)
 
     # -- optimizers --------------------------------------------------------------------
 

@@ -54,6 +54,10 @@ class TokenTargetsProbe:
         if self._looks < LOOKS and any(is_ids(t) for t in tensors):
             self._given = [t.detach() for t in tensors]
 
+    def forget(self) -> None:
+        """The pass raised, so no loss follows it."""
+        self._given = []
+
     @contained("token_targets: look")
     def look(self, loss: Tensor, targets: list[Tensor], place: Place | None) -> None:
         """Compare what the model was given with what the loss wants. CPU or device, a few small reads."""
