@@ -72,7 +72,7 @@ def perform(source: str, folder, under: bool) -> Ended:
 
 
 OURS = re.compile(
-    r"forking|harness|received by PID|USDT:|Traceback|runpy|@peak|^ *~*\^+~*$|^ {4}(exec\(|return _run|runpy)|pid|[EWI]\d{4} |time *: |host *: "
+    r"forking|forked_runs|harness|received by PID|USDT:|Traceback|runpy|@peak|^ *~*\^+~*$|^ {4}(exec\(|return _run|runpy)|pid|[EWI]\d{4} |time *: |host *: "
 )
 """What this campaign's own frames leave in a traceback, and times and processes in torchrun's words."""
 

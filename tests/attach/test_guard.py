@@ -78,6 +78,8 @@ def everything(steps: int = 14, compiles: bool = False) -> Result:
                 model.train("yes")  # type: ignore[arg-type]
             with pytest.raises(IndexError):
                 F.cross_entropy(model(a), b + 100)
+        if i == 2:
+            nn.Bilinear(6, 3, 1)(a, F.one_hot(b, 3).float()).sum().backward()
         if i == 1:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 pass

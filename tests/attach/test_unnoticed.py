@@ -6,8 +6,9 @@ import os
 import random
 import signal
 import sys
+import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import torchdoctor
+from torchdoctor.attach import session as sessions
 from torchdoctor.attach.registry import Registry
 from torchdoctor.attach.script import execute
 from torchdoctor.attach.target import read_target
@@ -209,3 +211,37 @@ def test_the_traceback_of_an_interruption_shows_the_scripts_frames(
     shown = capsys.readouterr().err
     assert "in late" in shown and "TimeoutError: late" in shown
     assert "guard.py" not in shown
+
+
+def test_what_another_thread_trains_is_left_alone(tmp_path: Path) -> None:
+    """Its backward pass replaces gradients without Python's lock; reading one meanwhile ends the process by SIGSEGV."""
+    made: list[tuple[nn.Module, torch.optim.Optimizer]] = []
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+    def make() -> None:
+        model = nn.Linear(4, 3)
+        model(torch.randn(8, 4))
+        made.append((model, torch.optim.SGD(model.parameters(), 0.1)))
+
+    def elsewhere(action: Callable[[], None]) -> None:
+        thread = threading.Thread(target=action)
+        thread.start()
+        thread.join()
+
+    with torchdoctor.watch(out=tmp_path, quiet=True):
+        registry = sessions.current().registry  # type: ignore[union-attr]
+        elsewhere(make)
+        make()
+        make()
+        step(*made[1])
+        assert [optimizer for _, optimizer in registry.live_optimizers()] == [made[1][1], made[2][1]]
+        elsewhere(lambda: step(*made[2]))
+        elsewhere(lambda: step(*made[1]))
+        registry.held()
+        assert [optimizer for _, optimizer in registry.live_optimizers()] == [made[1][1]]
+        assert [model for _, model in registry.live_models()] == [made[1][0]]
+        assert len(list(registry.parameters())) == 2

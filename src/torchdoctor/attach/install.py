@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import weakref
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -126,9 +127,15 @@ class Installation:
         if not is_guarded(handler):
             raise AssertionError(f"{handler} is not guarded")
 
+        registry, state = self.session.registry, guard.STATE
+
         @functools.wraps(handler)
         def hook(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if not _is_compiling():
+            if _is_compiling():
+                return
+            if state.thread not in (None, guard.NOBODY, get_ident()):
+                registry.leave(optimizer)
+            else:
                 handler(optimizer, args, kwargs)
 
         skip_compilation(hook.__code__)

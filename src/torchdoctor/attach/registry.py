@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatch
 from functools import partial
+from threading import get_ident, main_thread
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -54,6 +55,12 @@ class Registry:
         self.models: dict[str, weakref.ref[nn.Module]] = {}
         self.optimizers: dict[str, weakref.ref[Optimizer]] = {}
         self._optimizer_keys: dict[int, str] = {}
+        self._makers: dict[str, int] = {}
+        """of each optimizer, the thread in which it was first seen"""
+        self._stepped_here = IdentitySet()
+        self._foreign = IdentitySet()
+        """optimizers that another thread trains with"""
+        self._leaving: list[weakref.ref[Optimizer]] = []
         self._held: dict[int, str] = {}
         self._held_references: dict[int, weakref.ref[Tensor]] = {}
         self._held_ids: dict[str, list[int]] = {}
@@ -103,16 +110,53 @@ class Registry:
             dead = next((k for k, ref in self.optimizers.items() if ref() is None), None)
             key = self._optimizer_keys[id(optimizer)] = dead or str(len(self.optimizers))
             self.optimizers[key] = weakref.ref(optimizer)
+            self._makers[key] = get_ident()
         return key
+
+    def keep_thread(self, thread: int) -> None:
+        """The training of this thread is watched. What other threads train is left alone: to read a gradient while a
+        backward pass puts another in its place, which needs no lock of Python's, corrupts memory."""
+        usual = (thread, main_thread().ident)
+        for key, optimizer in list(self.live_optimizers()):
+            if self._makers.get(key) not in usual:
+                self.leave(optimizer)
+
+    def stepped_here(self, optimizer: Optimizer) -> None:
+        """The thread that is watched steps with this optimizer."""
+        self._stepped_here.add(optimizer)
+
+    def leave(self, optimizer: Optimizer) -> None:
+        """Another thread trains with this optimizer. May be called from there."""
+        if optimizer not in self._foreign and optimizer not in self._stepped_here:
+            self._foreign.add(optimizer)
+            self._leaving.append(weakref.ref(optimizer))
+
+    def _forget_foreign(self) -> None:
+        while self._leaving:
+            optimizer = self._leaving.pop()()
+            if optimizer is None:
+                continue
+            ours = {id(p) for _, other in self.live_optimizers() for g in other.param_groups for p in g["params"]}
+            theirs = {id(p) for group in optimizer.param_groups for p in group["params"]} - ours
+            for identity in theirs:
+                self._held.pop(identity, None)
+                self._held_references.pop(identity, None)
+                self._unplaced.discard(identity)
+            for label, model in list(self.live_models()):
+                if not theirs.isdisjoint(map(id, model.parameters())):
+                    del self.models[label]
+                    self._forget(label)
+                    self._renamed = True
 
     def live_optimizers(self) -> Iterator[tuple[str, Optimizer]]:
         for key, ref in self.optimizers.items():
             optimizer = ref()
-            if optimizer is not None:
+            if optimizer is not None and optimizer not in self._foreign:
                 yield key, optimizer
 
     def held(self) -> dict[int, str]:
         """id of every parameter that an optimizer holds, or held in an earlier stage -> the optimizer's key."""
+        self._forget_foreign()
         self._forget_released()
         for key, optimizer in self.live_optimizers():
             parameters = [p for group in optimizer.param_groups for p in group["params"]]

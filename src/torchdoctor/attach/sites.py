@@ -87,6 +87,8 @@ class Sites:
         session.steady.leave()
         if guard.STATE.thread is None:
             guard.STATE.thread = get_ident()
+            session.registry.keep_thread(guard.STATE.thread)
+            session.registry.held()
         self.forget_calls()
         loss = first_root(args, kwargs)
         session.begin_record()
@@ -250,6 +252,7 @@ class Sites:
         session.steady.leave()
         closure = (args[1] if len(args) > 1 else kwargs.get("closure")) is not None
         key = session.registry.optimizer_key(optimizer)
+        session.registry.stepped_here(optimizer)
         session.loop.optimizer(key)
         session.begin_record()
         self._stepping = not closure
