@@ -81,7 +81,8 @@ def run_suite(suite: Suite, recorded: bool, sample: bool) -> SuiteRun:
             (folder / made).mkdir()
         paths = suite.sample if sample and suite.sample else suite.tests
         pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", f"--junitxml={report}"]
-        command = [*pytest, *suite.options, *paths]
+        # a suite without settings of its own would get those of this checkout, and names with the folder of this run
+        command = [*pytest, f"--rootdir={source}", *suite.options, *paths]
         under = ["-m", "torchdoctor", "run", "--quiet", "--out", str(folder / "runs")] if recorded else []
         environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith(("TORCHDOCTOR", "PYTEST"))},

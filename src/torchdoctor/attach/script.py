@@ -212,7 +212,7 @@ def _failed(error: BaseException) -> Ending:
         return Ending(0, INTERRUPTED, str(error).rstrip().rpartition(f"{StopTraining.__name__}: ")[2])
     trace = _without_our_frames(error.__traceback__)
     if isinstance(error, KeyboardInterrupt) or is_interruption(error):
-        trace = _without_sites(trace)
+        trace = without_sites(trace)
     leaving = _show(error.with_traceback(trace))
     if leaving is not None:
         return _left(leaving)
@@ -254,7 +254,7 @@ def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _without_sites(trace: TracebackType | None) -> TracebackType | None:
+def without_sites(trace: TracebackType | None) -> TracebackType | None:
     """The traceback of an exception from outside that came while code of ours ran: the script's own frames."""
     above: list[TracebackType] = []
     for entry in entries(trace):
