@@ -373,3 +373,18 @@ def test_a_teacher_validates_only_where_nothing_is_trained_or_it_has_a_loss(reco
     recorded.loop.forward("teacher", False, False).teaches = True
     recorded.loop.exhausted(1)
     assert recorded.phases() == [TRAIN, UNKNOWN, TRAIN, VALIDATION, TRAIN, VALIDATION]
+
+
+@pytest.mark.parametrize("validates", [False, True])
+def test_steps_by_hand_are_counted_as_many_as_there_were(validates: bool) -> None:
+    loop = Loop()
+    for epoch in range(2):
+        for _ in range(3):
+            by_hand(loop, (epoch, "train"))
+        if validates:
+            loop.fetch(10 + epoch, "validation")
+            loop.forward("model", False, False)
+            loop.exhausted(10 + epoch)
+    loop.close()
+    described = loop.describe([], [], [])
+    assert (described.steps, described.updates) == (6, 0)

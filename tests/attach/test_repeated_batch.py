@@ -84,3 +84,48 @@ def test_optimizers_that_take_turns_on_the_same_batch_for_ever(tmp_path: Path) -
         train_two(restarted=True)
     assert "repeated-batch" in names(doctor)
     assert repeated(doctor.run()).min() == 1
+
+
+def train_on_columns(first: Tensor, second: Tensor | None, restarted: bool, tmp_path: Path) -> torchdoctor.Doctor:
+    """A model that is given ids or categories first, and what tells samples apart after them."""
+    embed, head = nn.Embedding(8, 4), nn.Linear(8, 1)
+
+    class Table(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = embed, head
+
+        def forward(self, ids: Tensor, values: Tensor | None = None) -> Tensor:
+            return self.head(torch.cat([self.embed(ids), values if values is not None else self.embed(ids)], 1))
+
+    model = Table()
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    parts = [first] if second is None else [first, second]
+    loader = DataLoader(TensorDataset(*parts), 16)
+    walk = iter(loader)
+    with torchdoctor.watch(model, optimizer, out=tmp_path, quiet=True) as doctor:
+        for _ in range(STEPS):
+            update(optimizer, model(*next(iter(loader) if restarted else walk)).square().mean())
+    return doctor
+
+
+@pytest.mark.parametrize(
+    ("first", "has_second"),
+    [
+        (torch.arange(16 * STEPS) % 4, True),  # the same in each batch, in the same order
+        (torch.arange(16 * STEPS) % 5, False),  # the same values in each batch, in another order
+    ],
+    ids=["beside others", "alone"],
+)
+def test_categories_that_come_again_are_no_samples(tmp_path: Path, first: Tensor, has_second: bool) -> None:
+    second = torch.randn(16 * STEPS, 4) if has_second else None
+    doctor = train_on_columns(first, second, restarted=False, tmp_path=tmp_path)
+    assert "repeated-batch" not in names(doctor)
+    assert repeated(doctor.run()).mean() < 0.5
+    doctor = train_on_columns(first, second, restarted=True, tmp_path=tmp_path)
+    assert "repeated-batch" in names(doctor)
+
+
+def test_an_argument_that_is_the_same_in_all_steps_is_no_batch(tmp_path: Path) -> None:
+    doctor = train_on_columns(torch.arange(16 * STEPS) % 16 % 8, torch.randn(16 * STEPS, 4), False, tmp_path)
+    assert "repeated-batch" not in names(doctor)

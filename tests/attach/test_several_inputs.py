@@ -81,3 +81,20 @@ def test_nan_in_any_tensor_of_a_call_is_named_by_its_path(tmp_path: Path, name: 
     assert {f.tensors for f in run.facts(InputsFact) if f.role == "input"} == {2}
     about_inputs = [r.text for r in verdict.ruled_out if r.name in ("constant-inputs", "repeated-batch")]
     assert about_inputs and all("the first of 2 input tensors" in text for text in about_inputs)
+
+
+def test_a_pass_that_only_asks_for_shapes_is_no_validation(tmp_path: Path) -> None:
+    """Keras calls each layer on the meta device while a model is built."""
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with torchdoctor.watch(model, optimizer, out=tmp_path, quiet=True) as doctor:
+        for _ in range(4):
+            with torch.no_grad(), torch.device("meta"):
+                F.mse_loss(nn.Linear(4, 2)(torch.randn(8, 4)), torch.randn(8, 2))
+            loss = F.mse_loss(model(torch.randn(8, 4)), torch.randn(8, 2))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    run = doctor.run()
+    assert run is not None and run.phase is not None
+    assert (run.phase.validations, run.phase.passes_validation, run.phase.passes_unknown) == (0, 0, 0)

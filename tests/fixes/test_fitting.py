@@ -129,6 +129,41 @@ def test_names_of_a_trainer_class_are_used(tmp_path: Path, code: str, fitted: st
         assert fix.code == fitted
 
 
+KEEP = "keep = torch.isfinite(X).flatten(1).all(dim=1); X, y = X[keep], y[keep]"
+SCALE = "X_train = X_train / X_train.std(0).clamp_min(1e-6)"
+LOOP = """
+net, o = torch.nn.Linear(4, 2), None
+for a, b in loader:
+    cost = torch.nn.functional.cross_entropy(net(a), b)
+    cost.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "fitted"),
+    [
+        ("loader = DataLoader(TensorDataset(X, y), 8)", KEEP, KEEP),
+        (
+            "loader = DataLoader(TensorDataset(points, marks), 8)",
+            KEEP,
+            KEEP.replace("X", "points").replace("y", "marks"),
+        ),
+        ("cost = criterion(net(points[i]), marks[i])", "len(X)", "len(points)"),
+        ("X, y = load()\nloader = DataLoader(Table(X, y), 8)", KEEP, None),  # tensors or arrays
+        ("loader, X, y = TensorDataset(V, w), TensorDataset(T, u), 0", KEEP, None),  # of which split
+        ("X_train, y_train = load()\nloader = Table(X_train, y_train)", SCALE, None),
+        ("loader = TensorDataset(X_train, y_train)", SCALE, SCALE),
+    ],
+)
+def test_data_of_a_split_are_not_taken_for_those_of_a_batch(
+    tmp_path: Path, data: str, code: str, fitted: str | None
+) -> None:
+    names = "i = X = y = V = w = T = u = points = marks = X_train = y_train = load = Table = criterion = 0"
+    text = f"import torch\nfrom torch.utils.data import *\n{names}\n{data}\n{LOOP}"
+    path = write(tmp_path, text)
+    assert fit_fix(Fix("Change it.", code), [Place(file=str(path), line=4)], None, [tmp_path]).code == fitted
+
+
 def test_groups_of_an_optimizer_stay(tmp_path: Path) -> None:
     path = write(tmp_path, TRAINER)
     run = recorded(path, TRAINER, "AdamW", "self.opt =", groups=2)

@@ -50,7 +50,7 @@ def test_a_common_loop_is_told_in_one_sentence() -> None:
 
 def test_nothing_found_is_said_and_not_left_out() -> None:
     assert describe_found(RunBuilder().build()) == (
-        "no model, no optimizer, no DataLoader, no training loss, no validation"
+        "no model, no torch optimizer, no DataLoader, no training loss, no validation"
     )
 
 

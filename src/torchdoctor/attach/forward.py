@@ -174,11 +174,13 @@ class ForwardWatch:
         session = self.session
         model = unwrap(module)
         grad = torch.is_grad_enabled()
+        named = {p: t for p, t in input_tensors(args, {}).items() if not stats.has_own_dispatch(t)}
+        tensors = list(named.values())
+        if any(t.is_meta for t in tensors):  # the shape of an output is asked for (Keras does, for each layer)
+            return
         if grad and session.registry.is_unknown(model):
             session.discover([])
         name = session.registry.module_names.get(id(model)) or type(model).__name__
-        named = {p: t for p, t in input_tensors(args, {}).items() if not stats.has_own_dispatch(t)}
-        tensors = list(named.values())
         self._given_last = weakref.ref(tensors[0]) if tensors else None
         self._mark_feeding(tensors)
         if grad:
@@ -221,7 +223,7 @@ class ForwardWatch:
                 look.others = count_nan({path: t for path, t in named.items() if t is not tensors[0]}) or {}
             seen.data["fed"] = self._is_fed(seen, tensors[0])
             if not seen.data["fed"]:
-                session.membership.take(seen, tensors[0], session.batch)
+                session.membership.take(seen, tensors[0], session.batch, tensors[1:])
             session.spend(BATCH, start)
         self._held = None
         if tensors and not seen.grad:

@@ -254,8 +254,8 @@ class Loop:
 
     @property
     def updates(self) -> int:
-        """Steps that are complete or have at least one optimizer's update."""
-        return self.step + bool(self._stepped)
+        """Steps that are complete, have at least one optimizer's update, or had their backward pass by hand."""
+        return self.step + (bool(self._stepped) or bool(self.backwards_since_step and self.is_by_hand))
 
     @property
     def at_work(self) -> int:
@@ -331,6 +331,7 @@ class Loop:
             validation_sites=validation_sites,
             notes=notes,
             discarded=self._discarded,
+            steps=self.updates,
         )
 
 

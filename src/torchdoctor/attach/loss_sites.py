@@ -35,7 +35,7 @@ class LossSites:
 
         @guarded(f"loss function {function}")
         def loss_called(_token: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-            if not isinstance(result, Tensor) or is_wrapped(result):
+            if not isinstance(result, Tensor) or is_wrapped(result) or result.is_meta:
                 return
             session = self.session
             target = args[1] if len(args) > 1 else kwargs.get("target")

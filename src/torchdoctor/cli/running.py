@@ -309,10 +309,12 @@ class Conclusion:
             return f"this run could not be recorded ({attachment.problem}); the script itself was not affected."
         if self.ending.how != FINISHED:
             ended = "failed" if self.ending.how == CRASHED else "was interrupted"
-            return f"the script {ended} before its first backward or optimizer step: nothing to diagnose."
+            return (
+                f"the script {ended} before its first call of backward() or of an optimizer step: nothing to diagnose."
+            )
         if not attachment.saw_torch:
             return "the script ended without importing torch: nothing to diagnose."
-        return "the script ended without a single backward or optimizer step: nothing to diagnose."
+        return "the script ended without a call of backward() or of an optimizer step: nothing to diagnose."
 
     def _way_out(self) -> str:
         if self.attachment is None:

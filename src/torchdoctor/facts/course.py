@@ -28,6 +28,8 @@ class PhaseFact(Fact):
     """what was not understood, in words"""
     discarded: int = 0
     """times that gradients of a backward were cleared before the first update had used any"""
+    steps: int | None = None
+    """training steps done, also where updates are made by hand and `updates` is 0; None in older records"""
 
 
 @dataclass(frozen=True)

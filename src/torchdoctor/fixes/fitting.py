@@ -140,11 +140,19 @@ def _rename(
     optimizers = OPTIMIZERS | {fact.type for fact in (run.optimizers.values() if run else ())}
     schedulers = frozenset(fact.type for fact in (run.facts(SchedulerFact) if run else ()))
     known = roles.find_roles(scope, optimizers, schedulers)
+    needed = unbound_names(code)
+    data = _data_names(needed, tree)
+    if data is None:
+        return None
     replacements: list[Replacement] = []
     imports: dict[str, None] = {}
-    for name in unbound_names(code):
+    for name in needed:
         expression = known.get(ROLE_OF_NAME.get(name, ""))
-        if expression is not None:
+        if name in data:
+            if not is_known(scope, data[name]):
+                return None
+            replacements.append(Replacement(name, data[name]))
+        elif expression is not None:
             replacements.append(Replacement(name, expression))
         elif is_known(scope, name):
             continue
@@ -157,12 +165,27 @@ def _rename(
             imports[f"import {module}" + (f" as {name}" if name != module else "")] = None
         else:
             return None
-    results = [n for n in assigned_names(code) if n in ROLE_OF_NAME and ROLE_OF_NAME[n] in known]
+    results = [n for n in assigned_names(code) if n not in data and ROLE_OF_NAME.get(n) in known]
     replacements += [Replacement(name, known[ROLE_OF_NAME[name]]) for name in results]
     if not _attributes_exist(code, tree):
         return None
     body = apply_replacements(code, replacements)
     return "\n".join([*imports, body]) if _parses(body) else None
+
+
+def _data_names(needed: list[str], tree: ast.Module) -> dict[str, str] | None:
+    """Return the script's variables for the names of whole splits (X and y, or X_train, X_val ...); empty where the
+    code uses none, None where a variable of the script is not known to be such a tensor."""
+    if not any(name.partition("_")[0] == "X" for name in needed):
+        return {}
+    pairs = roles.find_data(tree)
+    if "X" in needed:
+        if len(pairs) != 1:
+            pairs = [pair for pair in pairs if pair[0] == "X"]
+        return dict(zip(("X", "y"), pairs[0], strict=True)) if len(pairs) == 1 else None
+    tensors = {name for pair in pairs for name in pair}
+    wanted = [name for name in needed if name.startswith(("X_", "y_"))]
+    return {name: name for name in wanted} if tensors.issuperset(wanted) else None
 
 
 def _attributes_exist(code: str, tree: ast.Module) -> bool:

@@ -37,6 +37,24 @@ def find_roles(scope: Scope, optimizers: frozenset[str], schedulers: frozenset[s
     return _by_data_flow(scope, roles) | roles
 
 
+def find_data(tree: ast.Module) -> list[tuple[str, str]]:
+    """Return the variables that hold the inputs and targets of a whole split as tensors, a pair for each split.
+
+    They are known by their use: handed to a TensorDataset, or indexed on their way into the model and the loss.
+    """
+    pairs: dict[tuple[str, str], None] = {}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) >= 2):
+        inputs, targets = call.args[:2]
+        if _text(call.func).rpartition(".")[2] != "TensorDataset":
+            inputs = inputs.args[0] if isinstance(inputs, ast.Call) and inputs.args else inputs
+            if not isinstance(inputs, ast.Subscript) or not isinstance(targets, ast.Subscript):
+                continue
+            inputs, targets = inputs.value, targets.value
+        if _is_name(inputs) and _is_name(targets):
+            pairs[_text(inputs), _text(targets)] = None
+    return list(pairs)
+
+
 def _by_construction(scope: Scope, optimizers: frozenset[str], schedulers: frozenset[str]) -> Iterator[tuple[str, str]]:
     for target, call in _assigned_calls(scope):
         made = _text(call.func).rpartition(".")[2]

@@ -40,6 +40,11 @@ SAMPLES_COMPARED = 64
 SPREAD_SAMPLES, SPREAD_ELEMENTS = 64, 512
 BIT_ELEMENTS = 8
 SAME_OBJECT = 2.0
+OTHERS = 8
+"""Further tensors of a call that are fingerprinted."""
+DISTINCT = 0.9
+"""Share of a batch's samples that differ from one another, below which equal ones come again by chance: categories,
+ids, times. Such samples are compared in their order."""
 GROUPS = 40
 NO_SAMPLE = 0
 """In place of a fingerprint: the sample holds no finite number."""
@@ -120,7 +125,7 @@ class MembershipProbe:
         self._codes: dict[tuple[str, str], str] = {}
         self._moments: dict[str, Moments] = {}
         self._tokens: dict[tuple[str, str], tuple[int, NDArray[np.int64], int]] = {}
-        self._last: set[int] = set()
+        self._last: list[NDArray[np.int64]] = []
         self._drawn: int | None = None
         self.last_input: Callable[[], Tensor | None] = lambda: None
         """what the model got at the last look at training, if it still exists"""
@@ -130,8 +135,11 @@ class MembershipProbe:
     # -- at the pass ------------------------------------------------------------------
 
     @contained("membership: take")
-    def take(self, seen: Pass, tensor: Tensor, batch: Sequence[Tensor]) -> None:
-        """Fingerprints of a looked-at pass's inputs, and a mark for what came beside them from the loader."""
+    def take(self, seen: Pass, tensor: Tensor, batch: Sequence[Tensor], others: Sequence[Tensor] = ()) -> None:
+        """Fingerprints of a looked-at pass's inputs, and a mark for what came beside them from the loader.
+
+        `others` are the call's further tensors: a batch is only the same again where all of them are.
+        """
         looks = seen.data.get("inputs")
         if not looks:
             return
@@ -152,12 +160,14 @@ class MembershipProbe:
             seen.data["bits"] = measure_bits(tensor.detach())
             seen.data["part"] = SAME_OBJECT if self.last_input() is tensor else cut_from(tensor)
             self.last_input = weakref.ref(tensor)
+            alike = [t for t in others[:OTHERS] if t.dim() and t.device == tensor.device]
+            seen.data["other_marks"] = [stats.fingerprints(part_of(t.detach())) for t in alike]
             return
         if self._loop.validations <= VALIDATIONS_READ:
             seen.data["moments"] = (list(tensor.shape), measure_moments(tensor.detach()))
-        others = [t for t in batch if t.dim() and t.shape[0] == tensor.shape[0] and t.shape != tensor.shape]
-        if others and any(t.numel() == tensor.numel() for t in batch):
-            self.target(seen, others[-1])
+        beside = [t for t in batch if t.dim() and t.shape[0] == tensor.shape[0] and t.shape != tensor.shape]
+        if beside and any(t.numel() == tensor.numel() for t in batch):
+            self.target(seen, beside[-1])
 
     @contained("membership: target")
     def target(self, seen: Pass, target: Tensor | None) -> None:
@@ -176,7 +186,11 @@ class MembershipProbe:
         if marks is None or seen.phase == UNKNOWN:
             return
         if seen.phase == TRAIN:
-            self._context.read(marks, lambda values: self._train(values, seen.step, seen.drawn))
+            every = [marks, *seen.data.get("other_marks", ())]
+            ends = np.cumsum([len(m) for m in every])[:-1]
+            self._context.read(
+                torch.cat(every), lambda values: self._train(np.split(values, ends), seen.step, seen.drawn)
+            )
             self._write_tokens(seen, "")
             self._context.record.scalar(signals.BATCH_PART.name, seen.step, seen.data["part"], TRAIN)
             for name, found in ((signals.BATCH_SPREAD.name, "spread"), (signals.BATCH_BITS.name, "bits")):
@@ -202,8 +216,9 @@ class MembershipProbe:
         if position < POSITIONS and self._validation <= COMPARED:
             self._compare(seen, marks, group, position)
 
-    def _train(self, values: NDArray[np.int64], step: int, drawn: int | None) -> None:
-        values = values[values != NO_SAMPLE]
+    def _train(self, tensors: list[NDArray[np.int64]], step: int, drawn: int | None) -> None:
+        tensors = [tensors[0][tensors[0] != NO_SAMPLE], *tensors[1:]]
+        values = tensors[0]
         marks = set(values.tolist())
         if not marks:
             return
@@ -211,8 +226,8 @@ class MembershipProbe:
         record.scalar(signals.BATCH_DISTINCT.name, step, len(marks) / len(values), TRAIN)
         # what one batch of a loader is used for by turns (two optimizers of a GAN, say) says nothing of the next batch
         if self._last and (drawn is None or drawn != self._drawn):
-            record.scalar(signals.BATCH_REPEATED.name, step, len(marks & self._last) / len(marks), TRAIN)
-        self._last, self._drawn = marks, drawn
+            record.scalar(signals.BATCH_REPEATED.name, step, share_repeated(tensors, self._last), TRAIN)
+        self._last, self._drawn = tensors, drawn
         members = self._members.setdefault((TRAIN, ""), Members())
         members.add(values)
         members.turn()
@@ -305,6 +320,20 @@ class MembershipProbe:
         )
         members.fresh = []
         self._context.record.fact(fact, step, f"{phase}/{group}")
+
+
+def share_repeated(now: Sequence[NDArray[np.int64]], before: Sequence[NDArray[np.int64]]) -> float:
+    """Share of a batch's samples that were in the batch before, by the tensor in which the fewest came again."""
+    if len(now) != len(before):
+        return 0.0
+    return min((_share_again(a, b) for a, b in zip(now, before, strict=True) if len(a)), default=0.0)
+
+
+def _share_again(now: NDArray[np.int64], before: NDArray[np.int64]) -> float:
+    distinct = np.unique(now)
+    if len(distinct) >= DISTINCT * len(now):
+        return float(np.isin(distinct, before).mean())
+    return float((now == before).mean()) if len(now) == len(before) else 0.0
 
 
 def _without_gaps(marks: Tensor, tensor: Tensor) -> Tensor:

@@ -40,6 +40,7 @@ OUR_FAULT = "torchdoctor's own fault, please report it"
 RANKS_APART = "the ranks were not compared with one another; the record of rank 0 alone was examined"
 ALWAYS_SAID = (OUR_FAULT, RANKS_APART)
 """Reasons that are given in full, however many others there are."""
+NO_STEP = "no step of a torch optimizer was seen"
 REASONS: tuple[tuple[str, str], ...] = (
     (RULE_FAILED, OUR_FAULT),
     ("ranks", RANKS_APART),
@@ -59,9 +60,9 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("loss.", "no training loss was seen"),
     ("loss_call", "no call of a torch loss function was seen"),
     ("graph", "the graph at the loss was not seen"),
-    ("wiring", "no update was seen"),
-    ("order", "no update was seen"),
-    ("gradients.cleared", "no second backward was seen"),
+    ("wiring", NO_STEP),
+    ("order", NO_STEP),
+    ("gradients.cleared", "no second step of a torch optimizer was seen"),
     ("clip", "gradients are not clipped"),
     ("scaler.", "there is no gradient scaler"),
     ("scheduler", "there is no scheduler"),
@@ -110,12 +111,12 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("weight.", "weights were not measured"),
     ("parameter", "no parameters were seen"),
     ("model", "no model was seen"),
-    ("optimizer", "no optimizer was seen"),
-    ("group.", "no optimizer was seen"),
+    ("optimizer", "no torch optimizer was seen"),
+    ("group.", "no torch optimizer was seen"),
     ("time.", "step times were not measured"),
     ("rate.", "step times were not measured"),
     ("memory.", "memory was not measured"),
-    ("phase", "no update was seen"),
+    ("phase", NO_STEP),
     ("call_site", "no call of the loop was seen"),
     ("nonfinite", "nothing was NaN or infinite"),
     ("leakage", "no input features with their targets were seen"),
@@ -319,7 +320,7 @@ def _trainable(run: Run, model: ModelFact) -> int:
 def _optimizers(run: Run) -> str:
     optimizers = list(run.optimizers.values())
     if not optimizers:
-        return "no optimizer"
+        return "no torch optimizer"
     return f"{count(len(optimizers), 'optimizer')} ({listed(map(_optimizer, optimizers))})"
 
 

@@ -67,6 +67,11 @@ def is_before_model(fact: BirthFact) -> bool:
     )
 
 
+def is_written_number(fact: BirthFact) -> bool:
+    """Whether the script wrote a NaN or Inf of its own into a tensor, as in `x[3] = float("nan")`."""
+    return not fact.operator and bool(fact.shapes) and not any(fact.shapes) and fact.module is None and bool(line(fact))
+
+
 def was_given_nonfinite(fact: BirthFact) -> bool:
     """Whether an operand held Inf already: from an infinite input a product makes the first NaN."""
     return any(value is None for pair in fact.inputs for value in pair)

@@ -63,7 +63,7 @@ class Contamination:
     argument: str = ""
     """path of the tensor in the model's call, where it is not the first"""
     is_between: bool = False
-    """the batch was finite when the loader handed it out, and not when the model got it"""
+    """the batch was finite when the loader handed it out, and not when a layer of the model got it"""
     made_by: str | None = None
     """the operation between loader and model that made them, where it is known"""
 
@@ -173,6 +173,8 @@ def contamination(run: Run, role: str) -> Contamination | None:
             made_by = births.words(born[1])
         elif not (born[0] == step and births.was_given_nonfinite(born[1])):
             return None  # another model's output, or a part of the network
+    elif born is not None and born[0] == step and births.is_written_number(born[1]):
+        made_by = f"a number that is not finite is written into the batch at {births.line(born[1])}"
     is_between = made_by is not None or fact.name.startswith(MODEL_INPUT)
     place = born[1] if born is not None and is_between and born[0] == step and born[1].module is None else fact
     loss_step = loss_broke_at(run, VALIDATION if fact.phase == VALIDATION else TRAIN)

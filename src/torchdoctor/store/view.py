@@ -38,9 +38,12 @@ def lazy_view(
 
 
 def count_updates(steps: int, seen: Sequence[Seen]) -> int:
-    """Updates done: one less than the steps seen where a validation after the last update was written as the next."""
-    last = next((s.fact.updates for s in reversed(seen) if isinstance(s.fact, PhaseFact)), None)
-    return steps - 1 if last is not None and last == steps - 1 else steps
+    """Steps done: one less than the steps seen where a validation after the last step was written as the next."""
+    phase = next((s.fact for s in reversed(seen) if isinstance(s.fact, PhaseFact)), None)
+    if phase is None:
+        return steps
+    done = phase.updates if phase.steps is None else phase.steps
+    return steps - 1 if done == steps - 1 else steps
 
 
 def forward_order(seen: Sequence[Seen]) -> Order:

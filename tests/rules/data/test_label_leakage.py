@@ -19,7 +19,7 @@ def record(told: list[float], *, task: str = "classes", width: int = 20, median:
 def test_one_column_tells_the_class() -> None:
     (found,) = findings(record([1.0, 0.4, 0.2]).build(), NAME)
     assert found.severity is Severity.WARNING and found.title.startswith("Feature 7")
-    assert found.fix.code == "X = np.delete(X, [7], axis=1)"
+    assert found.fix.code is not None and found.fix.code.startswith("X[:, [7]] = 0")
 
 
 def test_a_one_hot_target_among_the_inputs() -> None:

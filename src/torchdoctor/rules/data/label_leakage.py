@@ -201,7 +201,7 @@ def _finding(run: Run, fact: LeakageFact, leaks: list[tuple[int, float]], limit:
         evidence=evidence,
         fix=Fix(
             "Remove the feature if it would not be known at the time of prediction.",
-            f"X = np.delete(X, {[i for i, _ in leaks]}, axis=1)"
+            f"X[:, {[i for i, _ in leaks]}] = 0  # or remove the columns, and narrow the first layer"
             if len(fact.shape) == 1
             else f"x.flatten(1)[:, {index}]  # look at it beside y",
         ),

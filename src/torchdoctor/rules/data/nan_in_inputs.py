@@ -73,7 +73,7 @@ def detect(run: Run) -> Iterator[Finding]:
         severity=found.severity,
         confidence=found.confidence,
         title=f"{found.what} in the inputs of {found.when}"
-        + (", made between the loader and the model" if found.is_between else ""),
+        + (", made between the loader and the first layer" if found.is_between else ""),
         summary=found.consequence("The inputs hold", "The model replaces or masks them, as far as can be seen."),
         fix=repair(found),
         evidence=[*found.evidence(INPUT_NONFINITE.name), *chain(run)],
@@ -91,9 +91,9 @@ def repair(found: Contamination) -> Fix:
     if found.is_between:
         made_by = f": {found.made_by}" if found.made_by is not None else ""
         return Fix(
-            "The values became non-finite in the script, after the loader handed the batch out and before the model "
-            f"got it. Check the operations in between and what they combine the batch with{made_by}.",
-            "assert torch.isfinite(x).all()  # right before the model is called",
+            "The values became non-finite after the loader handed the batch out and before a layer of the model used "
+            "it: in the script, or at the beginning of the model's forward. Check the operations in between and what "
+            f"they combine the batch with{made_by}.",
         )
     return Fix(
         f"Drop or fill in the samples with missing values{columns} before training, and find what made them.",

@@ -124,7 +124,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     else:
         yield from judge_workers(run)
         if len(values) >= LEAST_LOOKS and float(values.max()) < 0.5:
-            text = "batches that were looked at share few samples with the one before"
+            text = f"consecutive batches differ in the {len(values)} steps that were looked at"
             yield RuledOut(RULE.name, text, BATCH_REPEATED.name, float(values.max()))
 
 
