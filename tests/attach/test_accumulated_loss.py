@@ -103,3 +103,27 @@ def test_division_does_not_count_as_a_gradient_too_large(tmp_path: Path) -> None
         run, _ = record(tmp_path, {**DIVISIONS, **WHOLE}[name], steps=40)
         scales = [f for f in examine(run).findings if f.name == "unintended-gradient-scale"]
         assert bool(scales) == (name == "not divided")
+
+
+def test_batches_left_for_the_next_epoch_change_no_divisor(tmp_path: Path) -> None:
+    """A loop that counts from 0 in each epoch steps after 4 + 2 backward passes there, each divided by 4."""
+    torch.manual_seed(0)
+    model = nn.Linear(12, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    losses, own = [], []
+    with torchdoctor.watch(model, optimizer, out=tmp_path, quiet=True) as doctor:
+        for i in [*range(14), *range(14), *range(14)]:
+            x = torch.randn(ROWS, 12)
+            loss = mean(model(x), x[:, :4].argmax(1)) / PASSES
+            loss.backward()
+            own.append(loss.item() * PASSES)
+            if (i + 1) % PASSES == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(sum(own) / len(own))
+                own = []
+    run = doctor.run()
+    assert run is not None
+    recorded = run.scalar(signals.LOSS_TRAIN).values
+    np.testing.assert_allclose(recorded[: len(losses)], losses, rtol=1e-5)
+    assert baseline.division(run) == PASSES

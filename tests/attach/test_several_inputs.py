@@ -11,8 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import torchdoctor
+from torchdoctor import signals
 from torchdoctor.engine import examine
 from torchdoctor.facts import InputsFact
 
@@ -98,3 +100,25 @@ def test_a_pass_that_only_asks_for_shapes_is_no_validation(tmp_path: Path) -> No
     run = doctor.run()
     assert run is not None and run.phase is not None
     assert (run.phase.validations, run.phase.passes_validation, run.phase.passes_unknown) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("kept", [list, lambda pairs: TensorDataset(*map(torch.stack, zip(*pairs, strict=True)))])
+def test_a_loader_built_anew_for_each_validation_stays_one(tmp_path: Path, kept: Callable[[Any], Any]) -> None:
+    """Trainers build their evaluation loader each time, also over a list, which cannot be held weakly."""
+    torch.manual_seed(0)
+    held = kept([(torch.randn(4), torch.randn(2)) for _ in range(16)])
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    last = 0.0
+    with torchdoctor.watch(model, optimizer, out=tmp_path, quiet=True) as doctor:
+        for _ in range(3):
+            for x, y in DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 2)), 8):
+                optimizer.zero_grad()
+                F.mse_loss(model(x), y).backward()
+                optimizer.step()
+            with torch.no_grad():
+                losses = [F.mse_loss(model(x), y).item() for x, y in DataLoader(held, 8)]
+            last = sum(losses) / len(losses)
+    run = doctor.run()
+    assert run is not None and run.keys(signals.LOSS_VALIDATION) == [""]
+    assert run.scalar(signals.LOSS_VALIDATION).values[-1] == pytest.approx(last, rel=1e-5)

@@ -73,7 +73,7 @@ class Registry:
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         self.module_names: dict[int, str] = {}
         self._loaders: IdentityMap[str] = IdentityMap()
-        self._loader_kinds: dict[tuple[Any, ...], tuple[Any, str]] = {}
+        self._loader_kinds: dict[tuple[Any, ...], tuple[Callable[[Any], bool] | None, str]] = {}
         self.strays: dict[int, weakref.ref[nn.Module]] = {}
         """modules called inside a model without being registered in it"""
         self._inside = IdentitySet()
@@ -196,10 +196,9 @@ class Registry:
             dataset = getattr(loader, "dataset", None)
             kind = (id(dataset), type(getattr(loader, "sampler", None)), getattr(loader, "batch_size", None))
             known, name = self._loader_kinds.get(kind, (None, ""))
-            if known is None or known() is not dataset:
+            if known is None or not known(dataset):
                 name = self._new_loader_name(loader)
-                if hasattr(dataset, "__weakref__"):
-                    self._loader_kinds[kind] = (weakref.ref(dataset), name)
+                self._loader_kinds[kind] = (_recognise(dataset), name)
             self._loaders[loader] = name
         return name
 
@@ -477,3 +476,19 @@ def variable_name(thing: Any) -> str | None:
         if value is thing and not name.startswith("_"):
             return name
     return None
+
+
+def _recognise(dataset: Any) -> Callable[[Any], bool]:
+    """Return a test for this very dataset that does not keep it alive."""
+    if hasattr(dataset, "__weakref__"):
+        reference = weakref.ref(dataset)
+        return lambda other: reference() is other
+    if not isinstance(dataset, (list, tuple)):
+        return lambda _other: False
+    mark = _sequence_mark(dataset)
+    return lambda other: isinstance(other, (list, tuple)) and _sequence_mark(other) == mark
+
+
+def _sequence_mark(dataset: Any) -> tuple[int, ...]:
+    """Lists cannot be held weakly: one of the same identity, length and ends is taken for the same."""
+    return (id(dataset), len(dataset), *((id(dataset[0]), id(dataset[-1])) if dataset else ()))

@@ -73,7 +73,7 @@ class LossDivisionFact(Fact):
     divisor: float
     """1 where they are not divided"""
     backwards: int
-    """backward passes in a step, the most so far"""
+    """backward passes in a step, in most steps so far"""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ mean. The part is no number that the script or its reader knows, and its first v
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ PASSED_THROUGH = ("ToCopyBackward0", "CloneBackward0", "ViewBackward0", "Squeeze
 HOPS = 4
 WHOLE = 1e-3
 """Relative distance from a whole number that rounding explains: 1/3 as float32."""
+COUNTS_KEPT = 64
 SUM = 2
 """torch's number for reduction="sum" """
 SAME_LOSS = 0.1
@@ -70,26 +72,35 @@ class LossDivision:
         self._has_one_site = has_one_site
         self.divisor = 1.0
         """of the last step that was read in full; counted steps are taken to be divided alike"""
-        self._most = 1
+        self._passes: Counter[int] = Counter()
+        """how many steps had so many backward passes"""
         self._is_measured = False
         """the losses were found to be parts by comparison with what torch's loss functions gave"""
         self._written: LossDivisionFact | None = None
 
     def undo(self, step: int, values: Sequence[float], divisors: Sequence[float]) -> float:
         """Return the mean loss of a step's backward passes as the script computed it."""
-        self._most = max(self._most, len(values))
-        factors = self._factors(step, sum(values) / len(values), divisors)
-        self.divisor = float(self._most) if max(factors) > 1 else 1.0
-        fact = LossDivisionFact(self.divisor, self._most)
+        passes = len(values)
+        if passes in self._passes or len(self._passes) < COUNTS_KEPT:
+            self._passes[passes] += 1
+        factors = self._factors(step, sum(values) / passes, divisors)
+        if passes == self._usual or self._written is None:
+            self.divisor = max(factors)
+        fact = LossDivisionFact(self.divisor, self._usual)
         if fact != self._written and (self.divisor > 1 or self._written is not None):
             self._written = fact
             self._context.record.fact(fact, step)
         return sum(v * f for v, f in zip(values, factors, strict=True)) / len(values)
 
+    @property
+    def _usual(self) -> int:
+        """Backward passes of most steps so far; those at the end of an epoch may be fewer, or be left for the next."""
+        return max(self._passes, key=lambda passes: (self._passes[passes], passes), default=1)
+
     def _factors(self, step: int, mean: float, divisors: Sequence[float]) -> Sequence[float]:
         passes = len(divisors)
-        if self._most > 1 and self._has_one_site():
-            if min(divisors) > 1 and all(d in (passes, self._most) for d in divisors):
+        if max(self._passes, default=1) > 1 and self._has_one_site():
+            if min(divisors) > 1 and all(d in self._passes for d in divisors):
                 return divisors
             if max(divisors) == 1 and (measured := self._measure(step, mean, passes)) is not None:
                 return [measured] * passes
@@ -102,7 +113,7 @@ class LossDivision:
         """
         called = self._called(step)
         if called is None or not math.isfinite(called) or called == 0:
-            return float(self._most) if self._is_measured else None
-        found = next((n for n in (self._most, passes) if n > 1 and abs(mean * n / called - 1) <= SAME_LOSS), None)
+            return float(self._usual) if self._is_measured else None
+        found = next((n for n in (self._usual, passes) if n > 1 and abs(mean * n / called - 1) <= SAME_LOSS), None)
         self._is_measured = found is not None
         return None if found is None else float(found)
