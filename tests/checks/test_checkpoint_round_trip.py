@@ -15,9 +15,14 @@ from torchdoctor.findings import Severity
 NAME = "checkpoint-round-trip"
 
 
+def is_quiet(outcome: Outcome) -> bool:
+    """The model alone was saved and loaded: nothing is wrong, and nothing is said of the rest of a checkpoint."""
+    return outcome.passed is None and "brings back" in outcome.text
+
+
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_quiet(kind: str) -> None:
-    assert HEALTHY[kind]().outcome(NAME).passed
+    assert is_quiet(HEALTHY[kind]().outcome(NAME))
 
 
 def _parts(program: Program) -> dict[str, Any]:
@@ -139,21 +144,21 @@ def test_a_state_that_state_dict_does_not_hold(kind: str, keep: Callable[[nn.Mod
 def test_a_state_that_is_a_buffer(kind: str) -> None:
     program = HEALTHY[kind]()
     program.model = Centred(program.model, _saved)
-    assert program.outcome(NAME).passed
+    assert is_quiet(program.outcome(NAME))
 
 
 def test_constants_need_not_be_saved() -> None:
     program = HEALTHY["mlp"]()
     program.model.register_buffer("table", torch.randn(3), persistent=False)
     program.model.scale = torch.ones(2)
-    assert program.outcome(NAME).passed
+    assert is_quiet(program.outcome(NAME))
 
 
 def test_tied_weights() -> None:
     program = HEALTHY["decoder"]()
     program.model.head.weight = program.model.words.weight  # type: ignore[union-attr]
     program.optimizer = torch.optim.Adam(program.model.parameters())
-    assert program.outcome(NAME).passed
+    assert is_quiet(program.outcome(NAME))
 
 
 def test_a_model_that_does_not_take_its_own_state() -> None:

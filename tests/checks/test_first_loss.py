@@ -10,7 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from checks.programs import HEALTHY, Decoder, Program, loader, token_loss
+from torchdoctor.checks.bench import Bench
+from torchdoctor.checks.first_loss import perform
 from torchdoctor.findings import Severity
+from torchdoctor.instruments.subject import Subject
 
 NAME = "first-loss"
 
@@ -312,3 +315,24 @@ def test_a_teacher_that_starts_as_a_copy() -> None:
 
     outcome = Program(program.model, program.train, optimizer=program.optimizer).outcome(NAME, step_fn=step)
     assert outcome.passed, outcome.text
+
+
+def test_a_sequence_whose_neighbours_are_the_inputs_has_no_margin() -> None:
+    """A tied head of a large embedding answers with its own input, which is the target of the row before it."""
+    embedding = nn.Embedding(20, 16)
+    ids = torch.randint(20, (8, 13))
+
+    def step(model: nn.Module, batch: Tensor) -> Tensor:
+        return F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = embedding
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.words(x) @ self.words.weight.T
+
+    model = Tied()
+    outcome = perform(Bench(Subject(model, step_fn=step), [ids], [], torch.optim.Adam(model.parameters())))
+    assert outcome.passed is False and outcome.diagnosis == "bad-initialization-scale"

@@ -128,6 +128,13 @@ def test_patience() -> None:
     assert _outcome(lambda o: lrs.ReduceLROnPlateau(o, patience=30), "epoch").severity is Severity.INFO
 
 
+@pytest.mark.parametrize("make", [lambda o: lrs.StepLR(o, 10 * UPDATES), lambda o: lrs.MultiStepLR(o, [9 * UPDATES])])
+@pytest.mark.parametrize("unit", ["update", "epoch"])
+def test_a_schedule_that_never_acts_is_not_as_long_as_the_run(make: Make, unit: str) -> None:
+    outcome = _outcome(make, unit)
+    assert (outcome.passed, outcome.severity) == (False, Severity.INFO) and "no effect" in outcome.text
+
+
 @pytest.mark.parametrize("kind", ["cosine", "lambda", "one cycle"])
 def test_a_run_of_a_million_updates(kind: str) -> None:
     length = 20 * 50_000

@@ -56,8 +56,8 @@ def perform(bench: Bench) -> Outcome:
             return outcome
     else:
         why_not = "save and load were not handed over"
-    text = f"the model's state_dict brings back what {UPDATES} updates have changed ({count} tensors); {why_not}"
-    return passed(text, tensors=count)
+    tried = f"the model's state_dict brings back what {UPDATES} updates have changed ({count} tensors)"
+    return skipped(f"of the run only the model was saved and loaded on trial, since {why_not}; {tried}", tensors=count)
 
 
 # -- the model alone ------------------------------------------------------------------------

@@ -128,10 +128,12 @@ def _acts(reading: Reading | None) -> bool:
 def _fits(reading: Reading, unit: str) -> Outcome:
     first, last = float(reading.rates[0]), float(reading.rates[-1])
     count = f"{reading.calls} {unit}s"
+    if not _acts(reading):
+        text = f"{reading.name} leaves the learning rate at {figure(last)} over all {count}, so it has no effect"
+        fix = Fix("Make the schedule as long as the training, or leave it out.")
+        return failed(text, None, fix, severity=Severity.INFO, calls=reading.calls, peak=reading.peak, last=last)
     return passed(
-        f"{reading.name} over {count}: from {figure(first)} by way of {figure(reading.peak)} to {figure(last)}"
-        if _acts(reading)
-        else f"{reading.name} leaves the rate at {figure(last)} over all {count}",
+        f"{reading.name} over {count}: from {figure(first)} by way of {figure(reading.peak)} to {figure(last)}",
         calls=reading.calls,
         peak=reading.peak,
         last=last,

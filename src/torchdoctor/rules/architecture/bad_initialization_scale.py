@@ -41,7 +41,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from torchdoctor.facts import TRAIN, GraphFact, LossCallFact, NonfiniteFact
+from torchdoctor.facts import TRAIN, GraphFact, LossCallFact, ModuleFact, NonfiniteFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severity
 from torchdoctor.rules import curves
 from torchdoctor.rules.architecture.depth import EMBEDDINGS, Layer, initializer, stacks
@@ -284,8 +284,10 @@ def _too_small(run: Run, loss: float, gains: list[tuple[Layer, float]]) -> Findi
 
 
 def remedy(run: Run, layers: list[tuple[Layer, float]]) -> Fix:
-    tied = [layer for layer, _ in layers if layer.module_type in EMBEDDINGS]
-    return Fix(
-        "Leave PyTorch's default initialisation, or scale the weights by their fan-in.",
-        f"nn.init.normal_({tied[0].reference}, std=0.02)" if tied else initializer(run, [x for x, _ in layers]),
-    )
+    embeddings = {fact.name for fact in run.facts(ModuleFact) if fact.type in EMBEDDINGS}
+    tied = [x for x, _ in layers if x.module_type in EMBEDDINGS or x.name.rpartition(".")[0] in embeddings]
+    if tied:
+        text = "Start the embedding smaller: PyTorch's default is a standard deviation of 1, too large for a head."
+        return Fix(text, f"nn.init.normal_({tied[0].reference}, std=0.02)")
+    text = "Leave PyTorch's default initialisation, or scale the weights by their fan-in."
+    return Fix(text, initializer(run, [x for x, _ in layers]))

@@ -183,7 +183,7 @@ def _loss(run: Run) -> Iterator[Evidence]:
     if loss is None or chance is None or not math.isfinite(loss.end):
         return
     yield Evidence(
-        f"the loss fell from {loss.begin:.3g} to {loss.end:.3g} (a uniform guess costs {chance:.3g})",
+        f"the loss went from {loss.begin:.3g} to {loss.end:.3g} (a uniform guess costs {chance:.3g})",
         LOSS_TRAIN.name,
         loss.end,
         TOO_GOOD * chance,
