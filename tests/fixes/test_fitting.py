@@ -181,6 +181,8 @@ def test_groups_of_an_optimizer_stay(tmp_path: Path) -> None:
         "return self.nowhere(x)",  # no such attribute
         "for batch in loader:",  # a head without a body
         "model(x",
+        "nn.LeakyReLU(0.01)  # instead of nn.ReLU()",  # nothing takes it
+        "x.flatten(1)[:, 3]",
     ],
 )
 def test_what_cannot_be_fitted_is_an_example(tmp_path: Path, code: str) -> None:
@@ -189,6 +191,17 @@ def test_what_cannot_be_fitted_is_an_example(tmp_path: Path, code: str) -> None:
     fix = fit_fix(Fix("Change it.", code), [Place(file=str(path), line=14)], run, [tmp_path])
     assert (fix.code, fix.example) == (None, code)
     assert fix.listing == code and fix.lead
+
+
+def test_a_model_is_known_by_its_class(tmp_path: Path) -> None:
+    text = PLAIN.replace("net = nn.Linear(4, 2)", "class Net(nn.Module): ...\nnet = Net()").replace(
+        "net.parameters()", "[net.weight]"
+    )
+    path = write(tmp_path, text)
+    run = recorded(path, text, "SGD", "o = torch")
+    code = 'optimizer.add_param_group({"params": [*model.head.parameters()]})'
+    fixed = 'o.add_param_group({"params": [*net.head.parameters()]})'
+    assert fit_fix(Fix("Change it.", code), [], run, [tmp_path]).code == fixed
 
 
 def test_one_name_for_two_things_is_not_guessed(tmp_path: Path) -> None:

@@ -126,11 +126,22 @@ def _parses(code: str) -> bool:
 
 
 def _has_effect(code: str, scope: Scope) -> bool:
-    """Return whether every name that the code sets is read later, by the code itself or by the script."""
+    """Return whether every name that the code sets is read later, by the code itself or by the script, and whatever
+    else it computes is used."""
     tree = ast.parse(code)
+    if any(_is_idle(statement) for statement in tree.body):
+        return False
     stored = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return all(n.id in loaded or n.id in ROLE_OF_NAME or scope.sees(n.id) for n in stored)
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    """A value that nothing takes: a part of an expression, or a module that is only built (`nn.LeakyReLU(0.01)`)."""
+    if not isinstance(statement, ast.Expr):
+        return False
+    value = statement.value
+    return not isinstance(value, ast.Call) or ast.unparse(value.func).rpartition(".")[2][:1].isupper()
 
 
 def _rename(

@@ -56,9 +56,12 @@ def find_data(tree: ast.Module) -> list[tuple[str, str]]:
 
 
 def _by_construction(scope: Scope, optimizers: frozenset[str], schedulers: frozenset[str]) -> Iterator[tuple[str, str]]:
+    modules = _module_classes(scope)
     for target, call in _assigned_calls(scope):
         made = _text(call.func).rpartition(".")[2]
-        if made in optimizers:
+        if made in modules:
+            yield MODEL, target
+        elif made in optimizers:
             yield OPTIMIZER, target
         elif made in schedulers:
             yield SCHEDULER, target
@@ -66,6 +69,17 @@ def _by_construction(scope: Scope, optimizers: frozenset[str], schedulers: froze
             yield SCALER, target
         elif made.endswith("Loss"):
             yield CRITERION, target
+
+
+def _module_classes(scope: Scope) -> set[str]:
+    """Classes of the script that are modules of their own."""
+    while scope.parent is not None:
+        scope = scope.parent
+    return {
+        node.name
+        for node in ast.walk(scope.node)
+        if isinstance(node, ast.ClassDef) and any(_text(base).endswith("Module") for base in node.bases)
+    }
 
 
 def _by_call(scope: Scope) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,14 @@ class TestNotOptimized:
         builder = wired(shapes, unheld=["encoder.0.weight"], used=["encoder.0.weight"], loaded=[])
         builder.fact(ModelFact("encoder", "Sequential", 64, 64, 2)).fact(ModelFact("decoder", "Sequential", 64, 64, 2))
         (said,) = found(builder, NOT_OPTIMIZED)
-        assert "*encoder.parameters(), *decoder.parameters()" in (said.fix.code or "")
+        assert '.add_param_group({"params": [*encoder.parameters()]})' in (said.fix.code or "")
+
+    def test_parts_are_added_to_the_groups_that_are_there(self) -> None:
+        shapes = {"body.0.weight": (8, 8), "body.1.weight": (8, 8), "head.weight": (8, 8), "head.bias": (8,)}
+        used = ["body.1.weight", "head.weight", "head.bias"]
+        (said,) = found(wired(shapes, unheld=used, used=used, loaded=[]), NOT_OPTIMIZED)
+        code = '.add_param_group({"params": [*model.body[1].parameters(), *model.head.parameters()]})'
+        assert code in (said.fix.code or "")
 
     def test_training_only_the_head_of_a_pretrained_net_is_a_choice(self) -> None:
         builder = wired(unheld=ENCODER, used=ENCODER, loaded=ENCODER)

@@ -39,6 +39,7 @@ from itertools import chain
 from torchdoctor.facts import CallSiteFact, ModelFact, ModesFact, OptimizerFact, WiringFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules import movement
+from torchdoctor.rules.architecture.depth import reference
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -183,11 +184,31 @@ def _is_fixed_critic(run: Run, used: Sequence[str]) -> bool:
 
 
 def _repair(run: Run, used: Sequence[str]) -> str:
-    models = [f.name for f in run.facts(ModelFact)]
-    if len(models) > 1:
-        owners = dict.fromkeys(m for m in models if any(n.startswith(f"{m}.") for n in run.parameters))
-        return _constructor(run, "[" + ", ".join(f"*{m}.parameters()" for m in owners) + "]")
-    return _constructor(run, "model.parameters()")
+    """Add a group: the optimizer that is there may hold groups with options of their own."""
+    optimizer = next(iter(run.optimizers.values()))
+    models = {f.name for f in run.facts(ModelFact)}
+    parts = list(dict.fromkeys(_part(run, name, set(used)) for name in used))
+    written = [reference(part) if part.partition(".")[0] not in models else _of_model(part) for part in parts]
+    held = [
+        f"*{words}.parameters()" if part not in run.parameters else words
+        for part, words in zip(parts, written, strict=True)
+    ]
+    return f'{_variable(run, optimizer)}.add_param_group({{"params": [{", ".join(held)}]}})'
+
+
+def _part(run: Run, name: str, used: set[str]) -> str:
+    """The outermost module around a parameter all of whose parameters are used; the parameter itself where none is."""
+    words = name.split(".")
+    for depth in range(1, len(words)):
+        prefix = ".".join(words[:depth])
+        if used.issuperset(n for n in run.parameters if n.startswith(f"{prefix}.")):
+            return prefix
+    return name
+
+
+def _of_model(part: str) -> str:
+    """A part of one of several models, whose names begin with the model's own."""
+    return reference(part).removeprefix("model.")
 
 
 def _constructor(run: Run, parameters: str) -> str:
