@@ -19,7 +19,6 @@ from torchdoctor.plots.losses import draw_loss, find_spikes
 from torchdoctor.plots.pairs import draw_pairs
 from torchdoctor.report.record import describe_figures
 from torchdoctor.report.vitals import take
-from torchdoctor.rules.curves import smooth
 from torchdoctor.run import HISTORY_ROWS, Run
 from torchdoctor.summary import summary
 
@@ -267,9 +266,42 @@ def test_causes_are_marked_where_they_begin_and_what_follows_from_them_is_not() 
 def test_the_scatter_of_the_first_steps_is_no_spike() -> None:
     """Noise in proportion to the loss, which falls: nothing stands out of what is around it."""
     loss = np.exp(-np.arange(240) / 45) * (1 + 0.05 * np.random.default_rng(0).standard_normal(240))
-    assert not len(find_spikes(loss, smooth(loss, 7)))
+    assert not len(find_spikes(loss))
     loss[30] *= 2
-    assert find_spikes(loss, smooth(loss, 7)).tolist() == [30]
+    assert find_spikes(loss).tolist() == [30]
+
+
+CURVES = {
+    "exponential": lambda s: np.exp(-s / s.max() * 4) + 0.05,
+    "steep": lambda s: 2.3 * np.exp(-s / s.max() * 20) + 0.02,
+    "power": lambda s: (1 + s) ** -0.5,
+    "decades": lambda s: np.log(10 * np.exp(-s / s.max() * 10) + 1e-3),  # as the axis shows it
+    "stairs": lambda s: 2 - np.floor(3.99 * s / (s.max() + 1)) / 2,
+}
+NOISES = {
+    "of one size": lambda rng, curve, size: curve + size * rng.standard_normal(len(curve)),
+    "in proportion": lambda rng, curve, size: curve * np.exp(size * rng.standard_normal(len(curve))),
+    "skewed": lambda rng, curve, size: curve * (1 + size * (rng.gamma(4, 0.25, len(curve)) - 1)),
+}
+
+
+@pytest.mark.parametrize("rows", [40, 60, 250, 900])
+def test_spikes_are_told_where_there_are_some_and_nowhere_else(rows: int) -> None:
+    told, missed, runs = 0, 0, 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        for curve in CURVES.values():
+            smooth_loss = curve(np.arange(rows))
+            for noise in NOISES.values():
+                for size in (0.0, 0.002, 0.02):
+                    loss = noise(rng, smooth_loss, size)
+                    at = int(rng.integers(rows // 4, rows - 3))
+                    spiked = loss.copy()
+                    spiked[at] += 0.6 * np.ptp(loss)
+                    told += len(find_spikes(loss))
+                    missed += find_spikes(spiked).tolist() != [at]
+                    runs += 1
+    assert told <= 0.01 * runs and missed <= 0.05 * runs
 
 
 def test_a_loss_that_breaks_and_a_spike_are_shown() -> None:

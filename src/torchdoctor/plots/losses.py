@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, tell_when
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
-from torchdoctor.rules.curves import MAD_TO_SIGMA, figure, noise, smooth
+from torchdoctor.rules.curves import MAD_TO_SIGMA, figure, smooth
 from torchdoctor.run import Floats, Run, Trace
 from torchdoctor.signals import LOSS_TRAIN, LOSS_VALIDATION
 from torchdoctor.summary import loss_ends, trend
@@ -20,7 +22,11 @@ WIDE_RANGE = 30.0
 SMOOTHED = 40
 """Stretches that a smoothed curve shows."""
 SPIKE = 8.0
-"""Heights above the smoothed curve, in units of its noise, that a person would ask about."""
+"""Heights above the rows around, in units of their noise, that a person would ask about."""
+VISIBLE = 0.05
+"""Share of the height of the picture below which nobody sees a spike."""
+SIDE, LEAST_ROWS = 5, 16
+"""Rows on each side of a spike that it is compared with, at least, and rows of the shortest curve that has spikes."""
 SPIKES_SHOWN = 20
 TOLD = 3
 """Losses whose course the title tells: a GAN has two or three."""
@@ -90,7 +96,7 @@ def _add_training(chart: Chart, trace: Trace, name: str, colour: str) -> None:
     raw = {"opacity": 0.7, "width": 1, "hoverinfo": "skip"}
     chart.data.append(line(name, trace.steps, trace.values, colour, **raw))
     chart.data.append(line(f"{name}, smoothed", trace.steps, smoothed, colour, width=2.5))
-    at = _spikes(trace, smoothed)
+    at = _spikes(trace)
     if len(at):
         chart.data.append(_marks("spike", "triangle-up", trace.steps[at], trace.high[at]))
     height = float(trace.values[finite].max()) if finite.any() else 1.0
@@ -106,16 +112,16 @@ def _smoothed(trace: Trace) -> Floats:
     return smoothed
 
 
-def _spikes(trace: Trace, smoothed: Floats) -> np.ndarray:
-    return find_spikes(*_scaled(trace.high, smoothed))
+def _spikes(trace: Trace) -> np.ndarray:
+    return find_spikes(_scaled(trace.high))
 
 
-def _scaled(high: Floats, smoothed: Floats) -> tuple[Floats, Floats]:
+def _scaled(high: Floats) -> Floats:
     """As the axis shows them: a loss that falls by decades has its scatter in proportion."""
-    if not is_wide(np.concatenate([high, smoothed])):
-        return high, smoothed
+    if not is_wide(high):
+        return high
     with np.errstate(invalid="ignore"):
-        return np.log(high), np.log(smoothed)
+        return np.log(high)
 
 
 def _broken_rows(finite: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,17 +135,41 @@ def _marks(name: str, symbol: str, x: np.ndarray, y: np.ndarray) -> dict[str, An
     return {"type": "scatter", "mode": "markers", "name": name, "marker": marker, "x": x, "y": y}
 
 
-def find_spikes(high: Floats, smoothed: Floats) -> np.ndarray:
-    """Rows that rise out of the noise around them, the highest first. Around them, since early in a run the loss is
-    larger, and so is its scatter. Rise, since a loss that falls steeply begins above its smoothed curve."""
-    above = high - smoothed
-    known = above[np.isfinite(above)]
-    least = noise(known) or float(np.abs(known).mean() if len(known) else 0.0)
-    above = np.where(np.isfinite(above), above, 0.0)
-    unit = np.maximum(least, MAD_TO_SIGMA * smooth(np.abs(above), len(above) // NEAR | 1))
-    before = np.append(np.inf, high[:-1])
-    found = np.flatnonzero((above > SPIKE * unit) & (high > before)) if least > 0 else np.zeros(0, int)
-    return np.sort(found[np.argsort(-above[found])][:SPIKES_SHOWN])
+def find_spikes(high: Floats) -> np.ndarray:
+    """Rows that stand out of the rows before and after them, the highest `SPIKES_SHOWN`, in order.
+
+    A spike is the highest of its neighbourhood, stands `SPIKE` standard deviations of the scatter around it above the
+    medians on both sides, and can be seen: the scatter of a smooth curve may be nearly zero.
+    """
+    rows = np.flatnonzero(np.isfinite(high))
+    values = high[rows].astype(np.float64)
+    if len(values) < LEAST_ROWS:
+        return np.zeros(0, int)
+    reach = max(SIDE, len(values) // (2 * SMOOTHED))
+    before, after = _medians(values, reach), _medians(values[::-1], reach)[::-1]
+    above = values - np.fmax(before, after)
+    scatter = _scatter(values, max(reach, len(values) // (2 * NEAR)))
+    least = np.maximum(SPIKE * scatter, VISIBLE * np.ptp(values))
+    around = sliding_window_view(np.pad(values, reach, constant_values=-np.inf), 2 * reach + 1)
+    found = np.flatnonzero((above > least) & (values >= around.max(1)) & np.isfinite(before))
+    return rows[np.sort(found[np.argsort(-above[found])][:SPIKES_SHOWN])]
+
+
+def _medians(values: Floats, reach: int) -> Floats:
+    """Median of the rows before each, at most `reach` of them; NaN for the first."""
+    padded = sliding_window_view(np.pad(values, (reach, 0), constant_values=np.nan), reach)[:-1]
+    medians = np.full(len(values), np.nan)
+    medians[1:] = np.nanmedian(padded[1:], axis=1)
+    return medians
+
+
+def _scatter(values: Floats, reach: int) -> Floats:
+    """Standard deviation of the noise around each row, by the differences of neighbours."""
+    steps = np.diff(values)
+    apart = np.abs(steps - np.median(steps))
+    windows = sliding_window_view(np.pad(apart, reach, mode="reflect"), 2 * reach + 1)
+    near = MAD_TO_SIGMA * np.median(windows, axis=1) / math.sqrt(2)
+    return np.append(near, near[-1])
 
 
 def _width(rows: int) -> int:
@@ -196,7 +226,7 @@ def _heights(trace: Trace, first: float, later: float, broke: bool) -> str:
     """A peak that stands far above the first looks and those `later`, and the spikes that are marked; of a loss that
     breaks the peak alone, since it does not come back from it."""
     high = np.where(np.isfinite(trace.high), trace.high, -np.inf)
-    spikes = _spikes(trace, _smoothed(trace)) if not broke else np.zeros(0, int)
+    spikes = _spikes(trace) if not broke else np.zeros(0, int)
     peak, said = int(high.argmax()), ""
     if peak not in spikes and _stands_above(high[peak], first, PEAK_START) and _stands_above(high[peak], later, PEAK):
         said = f", up to {_at(trace, peak)}"

@@ -86,7 +86,7 @@ def parts(run: Run) -> Sequence[Mark]:
 def spikes(run: Run) -> Sequence[Mark]:
     train = _train(run)
     smoothed = smooth(train.values, max(3, len(train) // 20) | 1)
-    found = find_spikes(train.high, smoothed)
+    found = find_spikes(train.high)
     highest = sorted(found, key=lambda row: -train.high[row])[:SHOWN_SPIKES]
     return [
         Mark(
