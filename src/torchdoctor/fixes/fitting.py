@@ -90,7 +90,10 @@ def fit_code(code: str, places: Iterable[Place], run: Run | None, folders: tuple
             completed = _complete(code, scope, place.line if place in named else None)
             if completed is None:
                 continue
-            fitted = _rename(merge_call(completed, tree, place, run) or completed, scope, tree, run, is_known)
+            merged = merge_call(completed, tree, place, run) or completed
+            if any(_is_idle(statement) for statement in ast.parse(merged).body):
+                continue
+            fitted = _rename(merged, scope, tree, run, is_known)
             if fitted is not None:
                 return Fitted(fitted, place.file or "", scope.name)
     return None
@@ -126,11 +129,8 @@ def _parses(code: str) -> bool:
 
 
 def _has_effect(code: str, scope: Scope) -> bool:
-    """Return whether every name that the code sets is read later, by the code itself or by the script, and whatever
-    else it computes is used."""
+    """Return whether every name that the code sets is read later, by the code itself or by the script."""
     tree = ast.parse(code)
-    if any(_is_idle(statement) for statement in tree.body):
-        return False
     stored = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return all(n.id in loaded or n.id in ROLE_OF_NAME or scope.sees(n.id) for n in stored)

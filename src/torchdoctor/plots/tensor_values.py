@@ -34,9 +34,9 @@ ROLES = {"weights": "weight", "gradients": "gradient", "activations": "activatio
 """What is drawn, and what its histograms are recorded as."""
 NOUNS = {"weights": "weights", "gradients": "gradients", "activations": "outputs"}
 HEALTHY = {
-    "weights": "healthy: one hill around zero, slowly wider",
-    "gradients": "healthy: keeps its size, not all near zero",
-    "activations": "healthy: spread out, not heaped at zero or the ends",
+    "weights": "a healthy one: one hill around zero, slowly wider",
+    "gradients": "healthy ones: keep their size, not all near zero",
+    "activations": "healthy ones: spread out, not heaped at zero or the ends",
 }
 HILLS = 16
 """Looks that are drawn as hills; more would hide each other."""
