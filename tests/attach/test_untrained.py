@@ -60,6 +60,7 @@ def test_it_is_recorded_and_keeps_its_status(
     assert info.get("exception", {}).get("type") == (error if how == "crashed" else None)
     assert json.loads((tmp_path / "verdict.json").read_text())["findings"] == []
     assert "left out" not in done.stderr and "report this" not in done.stderr
+    assert ("Its own error is above" in done.stderr) == (how == "crashed" and error is not None)
 
 
 NANS = {

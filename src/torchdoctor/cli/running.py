@@ -332,7 +332,8 @@ class Conclusion:
             worked = f"Its child processes worked for {seconds:.0f} s"
             return f"{worked}; if one of them trains, use {_as_command(self.request)}"
         if self.ending.how == CRASHED:
-            return "Its own error is above."
+            status = f"It ended with exit status {self.ending.status}."
+            return status if self.ending.exception is None else "Its own error is above."
         return f"If it trains in a child process started with subprocess, use {_as_command(self.request)}"
 
 
