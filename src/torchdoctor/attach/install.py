@@ -69,7 +69,7 @@ class Installation:
             shortcut=session.steady,
         )
         gradients = {"before": sites.gradients_begin, "after": sites.gradients_end, "failed": sites.gradients_failed}
-        wrap(torch.autograd, "grad", **gradients, gate=session.lines.gate)
+        wrap(torch.autograd, "grad", **gradients)
         wrap(Optimizer, "__init__", after=sites.optimizer_created)
         wrap(Optimizer, "zero_grad", after=sites.zeroed, gate=session.steady.calls)
         wrap(torch.nn.Module, "zero_grad", after=sites.zeroed, gate=session.steady.calls)

@@ -14,7 +14,6 @@ import torch
 
 from torchdoctor.attach.ceiling import LATER_PART, LINES, PART, SECONDS_PER_UNIT, Ceiling
 from torchdoctor.attach.isolation import skip_compilation
-from torchdoctor.attach.patches import Gate
 
 STEPS = 2
 FORWARDS_LIMIT = 400
@@ -38,8 +37,6 @@ class LineTracing:
         self._forwards = 0
         self._script: tuple[bool, bool] | None = None
         """what the script has set; None while torch's functions are in their places"""
-        self.gate = Gate(False)
-        """shut once nothing is traced any more"""
 
     def start(self) -> None:
         if self._done:
@@ -67,7 +64,6 @@ class LineTracing:
 
         for original, function in ((_is_enabled, is_enabled), (_checks_nan, checks_nan), (_set_enabled, set_enabled)):
             self._place(original, function)
-        self.gate.open = True
 
     @staticmethod
     def _place(original: Callable[..., Any], function: Callable[..., Any]) -> None:
@@ -111,7 +107,6 @@ class LineTracing:
     def stop(self) -> None:
         self.pause()
         self._done = True
-        self.gate.open = False
         if self._script is not None:
             self._script = None
             torch.is_anomaly_enabled, torch.is_anomaly_check_nan_enabled = _is_enabled, _checks_nan

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, ValuesView
 from threading import get_ident
 from time import thread_time
+from types import GeneratorType
 from typing import Any
 
 import torch
@@ -28,6 +29,17 @@ from torchdoctor.probes.graph import Graph
 from torchdoctor.probes.inplace import first_root
 
 ITEMS_KEPT = 4
+GRAD_ARGUMENTS = ("outputs", "inputs", "grad_outputs", "retain_graph", "create_graph")
+"""of torch.autograd.grad"""
+
+
+def _are_parameters(inputs: Any) -> bool:
+    """Whether these hold a parameter. An iterator is left as it is, for torch to walk through; that of
+    Module.parameters() is known by its code."""
+    if isinstance(inputs, GeneratorType):
+        return inputs.gi_code is torch.nn.Module.parameters.__code__
+    values = inputs.values() if type(inputs) is dict else (inputs,) if isinstance(inputs, Tensor) else inputs
+    return isinstance(values, list | tuple | ValuesView) and any(isinstance(each, Parameter) for each in values)
 
 
 class Sites:
@@ -46,6 +58,7 @@ class Sites:
         """numbers read from tensors are of interest inside no_grad blocks only"""
         self._no_grad_blocks = 0
         self._backward_depth = 0
+        self._called_backward = False
         self._mode_depth = 0
         self._stepped = 0
         self._stepping = False
@@ -81,6 +94,24 @@ class Sites:
         if is_inside_backward():
             self._backward_depth += 1
             return False
+        self._called_backward = True
+        self._begin_backward(first_root(args, kwargs))
+        return True
+
+    @guarded("gradients begin")
+    def gradients_begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """torch.autograd.grad. It is the backward pass of a training where the script has neither an optimizer nor a
+        backward of its own, and the gradients are those of parameters and not differentiated further."""
+        self.session.lines.pause()  # while they are kept, torch would say more of an error than the script asked for
+        if self._called_backward or self.session.loop.calls or is_inside_backward():
+            return False
+        call = dict(zip(GRAD_ARGUMENTS, args, strict=False)) | kwargs
+        if call.get("create_graph") or not _are_parameters(call.get("inputs")):
+            return False
+        self._begin_backward(first_root((call.get("outputs"),), {}))
+        return True
+
+    def _begin_backward(self, loss: Tensor | None) -> None:
         self._forget_unended()
         self._backward_depth = 1
         session = self.session
@@ -90,7 +121,6 @@ class Sites:
             session.registry.keep_thread(guard.STATE.thread)
             session.registry.held()
         self.forget_calls()
-        loss = first_root(args, kwargs)
         session.begin_record()
         session.unused_losses.forget()
         self.clearing.before_backward()
@@ -116,7 +146,6 @@ class Sites:
         if session.remedy.halting:
             self._backward_depth = 0
             session.remedy.halt()
-        return True
 
     def _forget_unended(self) -> None:
         """Calls whose end was not reported, since an exception from outside came just as they began."""
@@ -167,8 +196,22 @@ class Sites:
     @guarded("backward ends")
     def backward_ends(self, outermost: bool | None, _args: Any, _kwargs: Any, _result: Any) -> None:
         self._backward_depth = max(0, self._backward_depth - 1)
-        if not outermost:
-            return
+        if outermost:
+            self._end_backward()
+
+    @guarded("gradients end")
+    def gradients_end(self, is_training: bool | None, _args: Any, _kwargs: Any, _result: Any) -> None:
+        if is_training:
+            self._backward_depth = 0
+            self._end_backward()
+        else:
+            self._resume_lines()
+
+    def _resume_lines(self) -> None:
+        if not is_inside_backward() and not self._backward_depth:
+            self.session.lines.resume(self.session.context.step)
+
+    def _end_backward(self) -> None:
         session = self.session
         if session.device.measuring:
             session.device.end(BACKWARD)
@@ -185,28 +228,21 @@ class Sites:
 
     @guarded("backward failed")
     def backward_failed(self, _token: Any, args: Any, kwargs: Any, error: BaseException) -> bool:
+        return self._fail_backward(first_root(args, kwargs), error)
+
+    def _fail_backward(self, loss: Tensor | None, error: BaseException) -> bool:
         self._backward_depth = 0
-        passed_over = bool(self.session.inplace.failed(first_root(args, kwargs), error))
+        passed_over = bool(self.session.inplace.failed(loss, error))
         if not passed_over:
             self.session.pass_failed()
         return passed_over
 
-    @guarded("gradients begin")
-    def gradients_begin(self, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
-        """While lines are kept, torch would say more of an error than the script asked for."""
-        self.session.lines.pause()
-
-    @guarded("gradients end")
-    def gradients_end(self, _token: Any, _args: Any, _kwargs: Any, _result: Any) -> None:
-        self._resume_lines()
-
     @guarded("gradients failed")
-    def gradients_failed(self, _token: Any, _args: Any, _kwargs: Any, _error: BaseException) -> None:
-        self._resume_lines()
-
-    def _resume_lines(self) -> None:
-        if not is_inside_backward() and not self._backward_depth:
-            self.session.lines.resume(self.session.context.step)
+    def gradients_failed(self, is_training: Any, args: Any, kwargs: Any, error: BaseException) -> bool:
+        if not is_training:
+            self._resume_lines()
+            return False
+        return self._fail_backward(first_root((args or (kwargs.get("outputs"),))[:1], {}), error)
 
     # -- optimizers --------------------------------------------------------------------
 

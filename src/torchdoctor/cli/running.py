@@ -249,7 +249,7 @@ class Conclusion:
             say(f"{first.severity.value}: {first.title} ({first.name}); torchdoctor diagnose {record.directory}")
         elif record.verdict.ending.fault:
             say(f"no cause found, but {record.verdict.ending.fault}; torchdoctor diagnose {record.directory}")
-        if self.attachment is not None and self.attachment.problem is not None:
+        if self.attachment is not None and self.attachment.problem is not None and not record.is_empty:
             say(f"the record may lack its end ({self.attachment.problem}); the script itself was not affected")
         if self.others and not self.request.quiet:
             say(f"other processes trained, too; for each: torchdoctor diagnose {' or '.join(map(str, self.others))}")
@@ -309,12 +309,10 @@ class Conclusion:
             return f"this run could not be recorded ({attachment.problem}); the script itself was not affected."
         if self.ending.how != FINISHED:
             ended = "failed" if self.ending.how == CRASHED else "was interrupted"
-            return (
-                f"the script {ended} before its first call of backward() or of an optimizer step: nothing to diagnose."
-            )
+            return f"the script {ended} before a backward pass or an optimizer step was seen: nothing to diagnose."
         if not attachment.saw_torch:
             return "the script ended without importing torch: nothing to diagnose."
-        return "the script ended without a call of backward() or of an optimizer step: nothing to diagnose."
+        return "no backward pass to parameters and no optimizer step was seen in the script: nothing to diagnose."
 
     def _way_out(self) -> str:
         if self.attachment is None:
