@@ -17,7 +17,12 @@ first = [] if getattr(sys.flags, "safe_path", False) else [os.path.dirname(sys.e
 sys.path[:] = [*first, *(p for p in sys.path if p not in ("", "."))]; name = sys.argv.pop(1)
 """
 """The first entry is the one that a script's folder takes the place of."""
-_RUN = "import runpy; runpy.run_module(name, run_name='__main__', alter_sys=True)"
+_RUN = """
+from torchdoctor.search_path import set_aside_own_folders
+set_aside_own_folders()
+import runpy; runpy._run_module_as_main(name)
+"""
+"""As `python -m` does it."""
 _TELL = "import os; child = os.fork(); child and (os.write(1, b'%d' % child), os._exit(0)); os.setsid()"
 _SILENCE = "nowhere = os.open(os.devnull, os.O_RDWR); os.dup2(nowhere, 1); os.close(nowhere); del nowhere, child"
 _LEAVE = {

@@ -27,6 +27,7 @@ from torchdoctor.lab.gallery.drawing import draw_curve, draw_exhibit
 from torchdoctor.lab.gallery.exhibits import EXHIBITS, Training, all_trainings
 from torchdoctor.lab.gallery.quiz import ask
 from torchdoctor.lab.gallery.training import ABSENT, FAILED, QUEUED, READY, UNDER_WAY, Trainer, command_of
+from torchdoctor.launching import own_module
 from torchdoctor.plots import DRAWN
 from torchdoctor.rules import catalogue
 from torchdoctor.run import Run, Trace
@@ -90,7 +91,8 @@ def test_an_update_trains_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_command_is_torchdoctors_own(cabinet: Cabinet) -> None:
     words = command_of(ONE, cabinet)
-    assert words[1:4] == ["-m", "torchdoctor", "run"] and words[-1] == str(ONE.case.path)
+    begin = own_module("torchdoctor", "run")
+    assert words[: len(begin)] == begin and words[-1] == str(ONE.case.path)
     assert words[words.index("--name") + 1] == ONE.name and words[words.index("--out") + 1] == str(cabinet.folder)
 
 

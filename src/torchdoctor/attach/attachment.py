@@ -88,9 +88,10 @@ class Attachment:
         if not (self.is_here and self._open):
             return
         try:
-            sessions = importlib.import_module("torchdoctor.attach.session")
-            import_early(*NEEDED)
-            self.session = sessions.start(self.options, self._examine if self._examines else None)
+            with own_modules():
+                sessions = importlib.import_module("torchdoctor.attach.session")
+                import_early(*NEEDED)
+                self.session = sessions.start(self.options, self._examine if self._examines else None)
             if self.options.live and self.session.live is not None:
                 self.session.live.listeners.append(_announce)
                 self.session.live.at_start = self._point_to_view

@@ -17,6 +17,8 @@ FRAMES_BELOW = 1
 """The recursion limit is raised by so many: that of `_arrive`."""
 OURS = ("torchdoctor", "torchdoctor.exe", "torchdoctor/__main__.py", "torchdoctor\\__main__.py")
 """Ends of the names of files that do nothing but start the command line."""
+TEXT = "<string>"
+"""The file of what `python -c` runs, and so of launching.own_module."""
 
 
 class Departure(Exception):  # noqa: N818 - it is no error
@@ -74,7 +76,9 @@ def _is_ours(frame: FrameType | None) -> bool:
         frame = frame.f_back
     if frame is None or frame.f_code.co_name != "<module>" or not frame.f_code.co_filename.endswith(OURS):
         return False
-    frame = frame.f_back
+    top, frame = frame, frame.f_back
     while frame is not None and frame.f_globals.get("__name__") == "runpy":
+        frame = frame.f_back
+    if frame is not None and frame.f_code.co_filename == TEXT and frame.f_globals is top.f_globals:
         frame = frame.f_back
     return frame is None and not sys.flags.inspect

@@ -23,6 +23,7 @@ from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import ENVIRONMENT_KEY, Options, is_disabled
 from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED, describe_error
+from torchdoctor.attach.shadowing import hide_from_running_script
 from torchdoctor.attach.voice import say
 from torchdoctor.errors import StopTraining
 
@@ -193,6 +194,7 @@ def send_passengers(spawn: ModuleType) -> None:
 
 def _attach(options: Options) -> Attachment:
     attachment = Attachment(options, examines=False)
+    after_import("torch", lambda _: hide_from_running_script())
     attachment.begin()
     follow(options)
     return attachment

@@ -32,6 +32,7 @@ from torchdoctor.attach.shadowing import hide_own_modules, own_modules
 from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
 from torchdoctor.errors import ScriptError, StopTraining
 from torchdoctor.interruptions import entries, find_handler, is_interruption
+from torchdoctor.search_path import bring_back_own_folders
 
 T = TypeVar("T")
 
@@ -129,9 +130,12 @@ def _set_path(target: Target) -> None:
     """Put the script's folder first on sys.path, in place of the entry that python made for torchdoctor."""
     folders = {MODULE: os.getcwd, CODE: lambda: "", FOLDER: lambda: _spell(target.what)}
     first = folders.get(target.kind, lambda: str(Path(target.what).resolve().parent))()
+    own = bring_back_own_folders()
     if target.kind == FOLDER or not getattr(sys.flags, "safe_path", False):
         sys.path[:1] = [first]
-        hide_own_modules(first, sys.path[1:])
+        hide_own_modules([first, *own], sys.path[1:])
+    else:
+        hide_own_modules(own, sys.path)
 
 
 def _run(target: Target, main: ModuleType) -> Around[BaseException | None]:

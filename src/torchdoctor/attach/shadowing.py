@@ -1,8 +1,8 @@
 """Modules beside the script that have the name of one that we need: each side imports its own.
 
-`html.py` beside train.py stands in for the standard library's in everything that the script imports, and so it should.
-What we import ourselves is looked for where it would be without the script's folder: inside of `own_modules`, sys.path
-and sys.modules are as if that folder were not there. Where no name is taken, nothing is exchanged.
+`html.py` beside train.py, or in a folder of PYTHONPATH, stands in for the standard library's in everything that the
+script imports, and so it should. What we import ourselves is looked for where it would be without these folders: inside
+of `own_modules`, sys.path and sys.modules are as if they were not there. Where no name is taken, nothing is exchanged.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from types import ModuleType
 
 import torchdoctor
+from torchdoctor.search_path import SHARED_PACKAGES, find_own_folders
 
 STARTUP_MODULES = frozenset(
     (
@@ -31,21 +32,23 @@ COMMANDS = frozenset({"__main__", "cli", "lab", "observer", "ui", "view", "zoo"}
 
 
 class _Shadowed:
-    """The names that the script's folder hides from us, and the modules that we imported under them."""
+    """The names that the user's folders hide from us, and the modules that we imported under them."""
 
     def __init__(self) -> None:
         self.names: frozenset[str] = frozenset()
-        self._folder = ""
+        self._folders: list[str] = []
         self._path: list[str] = []
         self._other: dict[str, ModuleType] = {}
         self._depth = 0
         self._lock = threading.RLock()
 
-    def hide(self, folder: str, path: list[str]) -> None:
-        """Let the script import the modules in its folder; `path` is where ours come from."""
-        self.names = frozenset(_find_shadowed(folder, path))
-        self._folder, self._path = folder, path
-        self._other = self._take_out()
+    def hide(self, folders: list[str], path: list[str], *, is_running: bool = False) -> None:
+        """Let the script import the modules in these folders; `path` is where ours come from, and from the folders only
+        what is nowhere else. Of a script that `is_running` the modules that are there are its own."""
+        elsewhere = [entry for entry in path if entry not in folders]
+        self.names = frozenset(name for folder in folders for name in _find_shadowed(folder, elsewhere))
+        self._folders, self._path = folders, [*elsewhere, *(entry for entry in path if entry in folders)]
+        self._other = {} if is_running else self._take_out()
 
     @contextlib.contextmanager
     def exchanged(self) -> Iterator[None]:
@@ -58,7 +61,8 @@ class _Shadowed:
             try:
                 if self._depth == 1:
                     self._exchange()
-                    sys.path[:] = [*self._path, *(p for p in before if p != self._folder and p not in self._path)]
+                    added = (entry for entry in before if entry not in self._folders and entry not in self._path)
+                    sys.path[:] = [*self._path, *added]
                 yield
             finally:
                 self._depth -= 1
@@ -80,6 +84,13 @@ hide_own_modules = _SHADOWED.hide
 own_modules = _SHADOWED.exchanged
 
 
+def hide_from_running_script() -> None:
+    """The same in a process that the script has begun in without us: its folder is the first on sys.path."""
+    first = 0 if getattr(sys.flags, "safe_path", False) else 1
+    folders = [*sys.path[:first], *find_own_folders(sys.path[first:])]
+    _SHADOWED.hide(folders, sys.path[first:], is_running=True)
+
+
 def import_early(*packages: str) -> None:
     """Where names are shadowed, import these packages of ours, or all of them, before they are needed: they import
     many of their parts in functions, which run among the script's own modules."""
@@ -95,7 +106,7 @@ def import_early(*packages: str) -> None:
 
 def _find_shadowed(folder: str, path: list[str]) -> Iterator[str]:
     elsewhere = set().union(*map(_names_in, path))
-    for name in sorted((_names_in(folder) & elsewhere) - STARTUP_MODULES - {"torchdoctor"}):
+    for name in sorted((_names_in(folder) & elsewhere) - STARTUP_MODULES - SHARED_PACKAGES - {"torchdoctor"}):
         if BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name):
             continue  # python looks for those in no folder
         theirs, ours = PathFinder.find_spec(name, [folder]), PathFinder.find_spec(name, path)

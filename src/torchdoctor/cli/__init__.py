@@ -1,6 +1,12 @@
 """The command line: one file a command, each loaded when it is called, so that help comes at once."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
+
+from torchdoctor.search_path import set_aside_own_folders
+
+set_aside_own_folders()
 
 import difflib
 import importlib

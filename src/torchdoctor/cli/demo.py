@@ -18,6 +18,7 @@ from torchdoctor.cli import unknown
 from torchdoctor.cli.names import FOLDER
 from torchdoctor.console import RenderableType, Text
 from torchdoctor.errors import UnknownNameError, UsageError
+from torchdoctor.launching import own_module
 from torchdoctor.report.sheet import Page, Sheet, hang, show, unbroken
 from torchdoctor.report.text import clean
 from torchdoctor.rules import catalogue
@@ -50,7 +51,7 @@ def command(case: str | None, list_cases: bool, out: str) -> None:
 
 def run_case(case: zoo.Case, out: str) -> int:
     """Run the script as a user would, and give its status; Ctrl-C is left to the script, whose verdict still comes."""
-    command_line = [sys.executable, "-m", "torchdoctor", "run", "--out", out, str(case.path)]
+    command_line = own_module("torchdoctor", "run", "--out", out, str(case.path))
     with subprocess.Popen(command_line, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import IO
 from torchdoctor.errors import LabError
 from torchdoctor.lab.gallery.cabinet import Cabinet
 from torchdoctor.lab.gallery.exhibits import Training, all_trainings
+from torchdoctor.launching import own_module
 from torchdoctor.report.text import clean
 
 ABSENT, QUEUED, UNDER_WAY, READY, FAILED = "absent", "queued", "training", "ready", "failed"
@@ -53,8 +53,8 @@ class Standing:
 def command_of(training: Training, cabinet: Cabinet) -> list[str]:
     """Without settings: those of a pyproject.toml above the folder are meant for somebody's own runs."""
     looks = ["--every-step"] if training.every_step else ["--overhead", OVERHEAD]
-    words = [sys.executable, "-m", "torchdoctor", "run", "--quiet", "--config", os.devnull, *looks, "--capture", "none"]
-    return [*words, "--out", str(cabinet.folder), "--name", training.name, str(training.case.path)]
+    words = ["run", "--quiet", "--config", os.devnull, *looks, "--capture", "none", "--out", str(cabinet.folder)]
+    return own_module("torchdoctor", *words, "--name", training.name, str(training.case.path))
 
 
 class Trainer:
