@@ -14,6 +14,10 @@ import pytest
 
 from processes import preloaded_torchdoctor
 from stage import Stage
+from torchdoctor import observer
+from torchdoctor.attach.options import Options
+from torchdoctor.attach.ranks import last_written
+from torchdoctor.store.process import identify
 
 PATIENCE = 60
 FAULT = "nan-in-inputs"
@@ -193,3 +197,25 @@ def test_a_reader_that_has_gone_costs_neither_the_status_nor_the_json(source: st
     os.close(write)
     assert done.returncode == (-signal.SIGKILL if source else 0)
     assert wait_for(stage.folder / "verdict.json")["findings"]
+
+
+def test_processes_that_have_ended_are_let_go_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search may start hundreds one after the other: each is read once, and none keeps a descriptor."""
+    reads: list[Path] = []
+    monkeypatch.setattr(observer, "read_info", lambda file: reads.append(file) or json.loads(file.read_text()))
+    census = observer.Census(Options(out=str(tmp_path), name="n", shared=True), last_written(Options(name="n")))
+    for number in range(3):
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+            place = tmp_path / (f"n-{number + 1}" if number else "n")
+            place.mkdir()
+            stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            identity = {**identify(), "pid": process.pid, "begun": int(stat[19])}
+            (place / "run.json").write_text(json.dumps({"schema": 1, "status": "running", "process": identity}))
+            census.look(at_once=True)
+            census.look(at_once=True)
+            assert [p.pid for p in census.alive] == [process.pid]
+            process.kill()
+        census.mark(out_of_memory=False)
+        assert census.alive == []
+    assert len(reads) == 3
+    assert all(recorder.process._descriptor == -1 for recorder in census.recorders.values())

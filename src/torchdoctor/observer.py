@@ -59,12 +59,16 @@ class Census:
 
     options: Options
     since: float
+    """as ranks.last_written gave it before the run"""
     recorders: dict[tuple[Path, int], Recorder] = field(default_factory=dict)
+    _begun: float = field(default_factory=time.monotonic)
     _next: float = 0.0
+    _read: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    """files as they were when they were read last"""
 
     def look(self, at_once: bool = False) -> None:
         """Find those that have begun to record. The folder is listed ever less often."""
-        now = time.time()
+        now = time.monotonic()
         if now < self._next and not at_once:
             return
         self._next = now + min(LAST_LISTS, self._interval)
@@ -74,7 +78,7 @@ class Census:
 
     @property
     def _interval(self) -> float:
-        return FIRST_LOOKS + GROWTH * (time.time() - self.since)
+        return FIRST_LOOKS + GROWTH * (time.monotonic() - self._begun)
 
     def wait(self, owner: WatchedProcess) -> None:
         """Until a process has ended, or it is time for another look."""
@@ -82,9 +86,13 @@ class Census:
 
     def _add(self, file: Path) -> None:
         try:
+            now = file.stat()
+            if self._read.get(file) == (now.st_mtime_ns, now.st_size):
+                return
             data = read_info(file)
         except (RunError, OSError):
             return
+        self._read[file] = now.st_mtime_ns, now.st_size
         identity = data.get("process")
         if data.get("status") != RUNNING or not isinstance(identity, dict) or is_alive(identity) is None:
             return
@@ -101,6 +109,7 @@ class Census:
             recorder.is_marked = True
             ending = known.get(process.pid) or of_wait_status(process.wait_status(), out_of_memory)
             mark_ending(recorder.file, recorder.identity, ending)
+            process.close()
 
     @property
     def alive(self) -> list[WatchedProcess]:

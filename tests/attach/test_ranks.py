@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from torchdoctor.attach.options import Options
-from torchdoctor.attach.ranks import RANK_KEYS, find_rank, speaks, take_place, taken_places
+from torchdoctor.attach.ranks import RANK_KEYS, find_rank, last_written, speaks, take_place, taken_places
 
 
 @pytest.fixture(autouse=True)
@@ -66,13 +66,18 @@ def test_processes_without_a_rank_take_a_name_each(tmp_path: Path) -> None:
 
 
 def test_what_was_written_is_found_again_but_not_what_is_older(tmp_path: Path) -> None:
+    """By the clock of the disk, which may be an hour behind ours, and not by ours."""
     options = Options(out=str(tmp_path), name="n", shared=True)
-    for name, age in (("n", 100), ("n-2", 0), ("n-10", 0), ("n-x", 0), ("other", 0), ("n-3", 0)):
+    assert last_written(options) == 0.0
+    for name, age in (("other", 10), ("n", 100), ("n-2", 0), ("n-10", 0), ("n-x", 0), ("n-3", 0)):
         (tmp_path / name).mkdir()
+        if name == "n-2":
+            before = last_written(options)
         if name != "n-3":
             (tmp_path / name / "run.json").touch()
-            os.utime(tmp_path / name / "run.json", (time.time() - age,) * 2)
-    assert [p.name for p in taken_places(options, time.time() - 10)] == ["n-2", "n-10"]
+            os.utime(tmp_path / name / "run.json", (time.time() - 3600 - age,) * 2)
+    assert [p.name for p in taken_places(options, before)] == ["n-2", "n-10"]
+    assert [p.name for p in taken_places(options, 0.0)] == ["n", "n-2", "n-10"]
     assert taken_places(Options(out=str(tmp_path / "nowhere"), name="n"), 0.0) == []
 
 

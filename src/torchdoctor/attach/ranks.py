@@ -18,9 +18,6 @@ NODE_KEYS = ("GROUP_RANK", "SLURM_NODEID")
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "tcsh", "busybox"})
 
-CLOCK_GRAIN = 0.05
-"""Seconds by which a file's time may lie behind the clock that a program reads."""
-
 
 def find_rank(environment: Mapping[str, str] = os.environ) -> int | None:
     """The process's rank: from torch.distributed once that is up, else from the environment; None if it has none."""
@@ -75,11 +72,16 @@ def take_place(options: Options) -> tuple[str, int]:
             name = f"{options.name}-{number}"
 
 
+def last_written(options: Options) -> float:
+    """When a run of this name was last written to, by the clock of its disk, which may be another machine's; 0.0 where
+    there is none."""
+    return max(map(_newest, _with_name(Path(options.out), options.name or "")), default=0.0)
+
+
 def taken_places(options: Options, since: float) -> list[Path]:
-    """The folders that processes of this run have written since a moment, the first one first."""
+    """The folders that processes of this run have written since `last_written`, the first one first."""
     folder, name = Path(options.out), options.name or ""
-    named = [path for path in _with_name(folder, name) if path.is_dir()]
-    written = [path for path in named if any(_written(file) >= since - CLOCK_GRAIN for file in path.iterdir())]
+    written = [path for path in _with_name(folder, name) if _newest(path) > since]
     return sorted(written, key=lambda path: _number(path.name, name))
 
 
@@ -90,6 +92,14 @@ def _with_name(folder: Path, name: str) -> list[Path]:
     except OSError:
         return []
     return [folder / entry for entry in entries if entry == name or _number(entry, name)]
+
+
+def _newest(place: Path) -> float:
+    """When a file of the folder was last written; 0.0 of one that is empty, is no folder or has gone."""
+    try:
+        return max(map(_written, place.iterdir()), default=0.0)
+    except OSError:
+        return 0.0
 
 
 def _written(file: Path) -> float:

@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.children import follow, watch_for_exec
 from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options, is_disabled
-from torchdoctor.attach.ranks import speaks, taken_places
+from torchdoctor.attach.ranks import last_written, speaks, taken_places
 from torchdoctor.attach.script import CRASHED, FINISHED, Around, Ending, around, die_by
 from torchdoctor.attach.shadowing import own_modules
 from torchdoctor.attach.target import COMMAND, Target
@@ -86,7 +85,7 @@ def perform(request: Request) -> Around[int]:
             say(f"{request.obstacle}; the script runs without torchdoctor (--require-recording would not start it)")
         return (yield from _run(request, None)).status
     _warn_of_outputs(request)
-    since = time.time()
+    since = last_written(request.options)
     with observed(request, since):
         return (yield from _show_and_follow(request, since))
 
