@@ -61,6 +61,12 @@ class LastSeen:
         """As in the JSON of a verdict, without what is not known."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
+    def after(self, step: int) -> LastSeen:
+        """Where its data reach this step: the process may have ended between writing them and its sign of life."""
+        if self.last_step is None or step <= self.last_step:
+            return self
+        return replace(self, last_step=step, stood=None)
+
     @property
     def is_lost(self) -> bool:
         """It ended, and not because it had done its work."""

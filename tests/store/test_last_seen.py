@@ -75,6 +75,19 @@ def test_a_run_without_its_first_rank_can_be_read(tmp_path: Path) -> None:
     assert [rank["rank"] for rank in run.info["ranks"]] == [2]
 
 
+def test_the_last_step_is_that_of_the_data_where_the_process_ended_before_its_next_sign_of_life(tmp_path: Path) -> None:
+    recorder = Recorder.create(tmp_path, {}, rank=0, locate=lambda: ("train.py", 41))
+    recorder.scalar("loss.train", 0, 1.0)
+    assert recorder.flush(30)
+    earlier = (tmp_path / "heartbeat-r0.json").read_bytes()
+    for step in range(1, 8):
+        recorder.scalar("loss.train", step, 1.0)
+    recorder.close("running")
+    (tmp_path / "heartbeat-r0.json").write_bytes(earlier)
+    (seen,) = open_run(tmp_path).info["ranks"]
+    assert seen["last_step"] == 7 and "stood" not in seen
+
+
 def test_a_new_session_forgets_how_the_one_before_it_ended(tmp_path: Path) -> None:
     Recorder.create(tmp_path, {}, rank=0).close("running")
     path = tmp_path / run_file(0)

@@ -46,7 +46,10 @@ def open_run(path: str | os.PathLike[str], rank: int | None = None) -> Run:
         info = {**info, **(read_info(status_file) if status_file.exists() else {})}
     archive = Archive(folder, rank)
     status = read_status(status_file, info)
-    everybody = [seen.to_dict() for seen in last_seen_of_all(folder, ranks(folder))]
+    everybody = [
+        (seen.after(archive.last_step) if seen.rank == rank else seen).to_dict()
+        for seen in last_seen_of_all(folder, ranks(folder))
+    ]
     seen, names = archive.facts().seen(), archive.names()
     info = {**info, "status": status, "path": str(folder), "steps": archive.steps, "ranks": everybody}
     info[UNREAD] = dict(archive.ceiling.left_out)
@@ -127,6 +130,11 @@ class Archive:
         self._offsets = _offsets(self._sessions)
         ends = [s.last_step + o for s, o in zip(self._sessions, self._offsets, strict=True)]
         self.steps = max(ends, default=-1) + 1
+
+    @property
+    def last_step(self) -> int:
+        """Of the last session, as its process counted; -1 where it has none."""
+        return self._sessions[-1].last_step if self._sessions else -1
 
     def names(self) -> frozenset[Name]:
         return frozenset(name for session in self._sessions for name in session.names)
