@@ -111,6 +111,14 @@ def test_a_signal_before_the_training_is_told_in_one_line(stage: Stage) -> None:
     assert "SIGTERM" in line and "nothing to diagnose" in line
 
 
+def test_a_script_that_leaves_before_the_training_is_told_in_one_line(stage: Stage) -> None:
+    stage.write("leaves.py", "import os, torch\nos._exit(4)\n")
+    done = stage.run("leaves.py")
+    assert done.returncode == 4
+    told = "torchdoctor: the script left with status 4 by os._exit or the like; no training was recorded: nothing to"
+    assert done.stderr.strip().startswith(told)
+
+
 def test_a_signal_to_the_whole_group_leaves_the_verdict(stage: Stage) -> None:
     stage.write("group.py", f"import os, torch\ntorch.train({FAULT!r})\nos.killpg(0, 9)\n")
     command = [sys.executable, "-m", "torchdoctor", "run", "--json", "verdict.json", "group.py"]

@@ -297,6 +297,9 @@ class Conclusion:
         if self.observed is not None:
             if self.observed.signal is not None:
                 say(f"{self.observed.signal} ended the script; no training was recorded: nothing to diagnose.")
+            elif self.observed.status is not None:
+                left = f"the script left with status {self.observed.status} by os._exit or the like"
+                say(f"{left}; no training was recorded: nothing to diagnose.")
         elif self.problem is None and not (self.attachment is not None and self.attachment.unrecorded):
             say(f"{self._why_nothing()} {self._way_out()}")
 
