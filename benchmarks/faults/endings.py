@@ -26,6 +26,14 @@ ENDS = {
     "SIGTERM ignored": "signal.signal(15, signal.SIG_IGN); os.kill(os.getpid(), 15)",
     "SIGTERM handled": "signal.signal(15, lambda *_: sys.exit(5)); os.kill(os.getpid(), 15)",
     "SIGPIPE": "signal.signal(13, signal.SIG_DFL); r, w = os.pipe(); os.close(r); os.write(w, b'x')",
+    "exec of a program that fails": "os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(9)'])",
+    "an exception of its own kind": "raise type('Odd', (BaseException,), {'__str__': lambda _: 1 / 0})",
+    "sys.exit with words": "sys.exit('out of patience')",
+    "stdout is a broken pipe": "r, w = os.pipe(); os.close(r); os.dup2(w, 1); print('x' * 100, flush=True)",
+    "no memory left": "resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30)); bytearray(8 << 30)",
+    "stack overflow in C": "c = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: c()); sys.setrecursionlimit(10**9); c()",
+    "a daemon thread runs on": "threading.Thread(target=lambda: [time.sleep(0.001) for _ in iter(int, 1)], daemon=True).start()",
+    "SIGTERM while atexit hangs": "import atexit; atexit.register(lambda: (threading.Timer(1, os.kill, (os.getpid(), 15)).start(), time.sleep(60)))",
     "every descriptor closed": "os.closerange(0, 1000); os.kill(os.getpid(), 15)",
 }
 RANKS = {

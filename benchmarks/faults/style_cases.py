@@ -475,6 +475,61 @@ class O:
     @torch.no_grad()
     def step(s): [p.sub_(p.grad * 0.1) for p in s.p]
 m = make(); fit(m, O(m.parameters())); print(total(m))""",
+    "autograd.grad by hand": """
+m = make(); ps = list(m.parameters())
+for x, y in data():
+    l = nn.functional.cross_entropy(m(x), y); gs = torch.autograd.grad(l, m.parameters())
+    with torch.no_grad(): [p.sub_(0.1 * g) for p, g in zip(ps, gs)]
+print(l.item(), total(m))""",
+    "generator of steps in an ExitStack": """
+import contextlib
+def steps(m, o):
+    with contextlib.ExitStack() as s:
+        s.callback(print, 'closed', flush=True)
+        while True: x, y = yield; o.zero_grad(); l = nn.functional.cross_entropy(m(x), y); l.backward(); o.step(); yield l.detach()
+m = make(); g = steps(m, torch.optim.SGD(m.parameters(), 0.1))
+for b in data(): next(g); l = g.send(b)
+g.close(); print(l.item(), total(m))""",
+    "asyncio queue between loading and training": """
+import asyncio
+async def load(q):
+    for b in data(): await q.put(b); await asyncio.sleep(0)
+    await q.put(None)
+async def main():
+    q = asyncio.Queue(4); m = make(); o = torch.optim.Adam(m.parameters(), 1e-2); t = asyncio.create_task(load(q))
+    while (b := await q.get()) is not None: o.zero_grad(); l = nn.functional.cross_entropy(m(b[0]), b[1]); l.backward(); o.step()
+    await t; print(l.item(), total(m))
+asyncio.run(main())""",
+    "trains in atexit": "import atexit; atexit.register(lambda: (fit(make()), sys.stdout.flush())); print('registered', flush=True)",
+    "chdir, and both streams into a file": """
+os.makedirs('outputs/1'); os.chdir('outputs/1'); keep = os.dup(1), os.dup(2); f = os.open('log', os.O_CREAT | os.O_WRONLY)
+os.dup2(f, 1); os.dup2(f, 2); m = fit(make()); os.dup2(keep[0], 1); os.dup2(keep[1], 2); print(total(m), open('log').read())""",
+    "a pool evaluates beside the training": """
+import multiprocessing as mp
+def ev(state):
+    m = make(); m.load_state_dict(state); m.eval()
+    with torch.no_grad(): return sum(nn.functional.cross_entropy(m(x), y).item() for x, y in data())
+if __name__ == '__main__':
+    m = make()
+    with mp.get_context('fork').Pool(2) as pool:
+        for e in range(3): fit(m, epochs=1); print(pool.apply(ev, ({n: v.clone() for n, v in m.state_dict().items()},)), flush=True)""",
+    "signals save checkpoints": """
+import signal
+m = make(); o = torch.optim.SGD(m.parameters(), 0.1); saved = []
+def save(*_): saved.append(total(m)); torch.save({'m': m.state_dict(), 'o': o.state_dict()}, 'c.pt')
+signal.signal(signal.SIGUSR1, save); n = [0]
+def each(l):
+    n[0] += 1
+    if n[0] % 10 == 0: os.kill(os.getpid(), signal.SIGUSR1)
+fit(m, o, each=each); print(saved)""",
+    "a unittest trains in a pool of threads": """
+import unittest, concurrent.futures as cf
+class T(unittest.TestCase):
+    def test_fit(self):
+        ms = [make() for _ in range(2)]
+        with cf.ThreadPoolExecutor(1) as ex: self.assertEqual(len(list(ex.map(fit, ms))), 2)
+        print([total(m) for m in ms]); self.assertLess(total(ms[0]), 1)
+unittest.main(argv=['x'])""",
 }
 _DDP = """import torch.distributed as dist
 dist.init_process_group('gloo'); rank = dist.get_rank(); torch.manual_seed(0); m = nn.parallel.DistributedDataParallel(make()); o = torch.optim.SGD(m.parameters(), 0.1)
