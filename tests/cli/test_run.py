@@ -332,7 +332,7 @@ def test_a_script_that_is_interrupted_early(stage: Stage) -> None:
     stage.write("early.py", "import torch\nraise KeyboardInterrupt\n")
     done = stage.run("early.py")
     assert done.returncode == -signal.SIGINT
-    assert sentence(done).startswith("the script was interrupted before its first backward")
+    assert sentence(done).startswith("the script was interrupted before a backward pass")
 
 
 def test_training_in_a_subprocess_is_told_from_the_time_it_took(stage: Stage) -> None:

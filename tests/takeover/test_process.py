@@ -32,6 +32,7 @@ def is_alive(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_what_took_too_long_ends_with_all_that_it_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr("torchdoctor.takeover.process.GRACE", 0.2)
     (tmp_path / "another.py").write_text(STARTS_ANOTHER)
     last, _ = take_over("another", Target(FILE, "another.py"), Attempt(), {}, 2.0, lambda _line: None)
