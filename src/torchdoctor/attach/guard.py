@@ -16,7 +16,7 @@ from threading import get_ident
 from time import perf_counter
 from typing import Any, TypeVar
 
-from torchdoctor.attach.isolation import is_traced, run_isolated, skip_compilation
+from torchdoctor.attach.isolation import run_isolated, skip_compilation
 from torchdoctor.errors import StopTraining
 from torchdoctor.interruptions import let_through
 
@@ -89,8 +89,6 @@ def guarded(name: str) -> Callable[[C], C]:
             if site.off or STATE.inside or (STATE.thread is not None and get_ident() != STATE.thread):
                 return None
             if STATE.capturing is not None and STATE.capturing():
-                return None
-            if is_traced():
                 return None
             try:  # an exception from outside may come after any call, so `inside` is put back first
                 STATE.inside = True

@@ -37,13 +37,21 @@ def is_traced() -> bool:
 def run_isolated(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the function so that no mode, no `__torch_function__` and no profiler of the script sees an operation of it.
 
+    None where operations are being traced (see is_traced). Every site comes this way on every step, so the usual case,
+    in which the script has put nothing around its operations, asks for no more than it must.
+
     Tensors with a `__torch_dispatch__` of their own cannot be isolated (without it many have no memory behind them, and
     reading them ends the process): `stats.unsupported` keeps us from touching them. An exception from outside may come
     after any call (see interruptions.py), so each `finally` makes the one call that puts a thing back.
     """
-    with _no_torch_function():
-        if not (_modes() or _profiling()):
+    if _scripting() or _transform_level() is not None or fx_tracing._is_fx_tracing_flag:
+        return None
+    if not (_modes() or _profiling()):
+        with _no_torch_function():
             return function(*args, **kwargs)
+    if is_traced():
+        return None
+    with _no_torch_function():
         modes = _dispatch_modes()
         try:
             _record_functions(not _profiling())
