@@ -56,20 +56,16 @@ def fingerprint_each(tensors: Sequence[Tensor]) -> Tensor:
     for i, tensor in enumerate(tensors):
         alike = tensor.numel() <= STACKED_ELEMENTS
         groups.setdefault((tensor.shape, tensor.dtype, tensor.device, tensor.layout) if alike else (i,), []).append(i)
-    order: list[int] = []
-    marks = []
+    marks: dict[int, Tensor] = {}
     for indices in groups.values():
         for first in range(0, len(indices), STACKED_TENSORS):
             chunk = indices[first : first + STACKED_TENSORS]
             with Quiet():
                 rows = [tensors[i].reshape(1, -1) for i in chunk]
                 joined = torch.cat(rows) if len(rows) > 1 else rows[0]
-            marks.append(fingerprints(joined))
-            order += chunk
-    places = torch.empty(len(order), dtype=torch.int64)
-    places[torch.tensor(order, dtype=torch.int64)] = torch.arange(len(order))
-    joined_marks = torch.cat(marks)
-    return joined_marks[places.to(joined_marks.device)] if len(groups) > 1 else joined_marks
+                marks.update(zip(chunk, fingerprints(joined).split(1), strict=True))
+    with Quiet():  # in order without an index tensor, whose copy to a device would wait for it
+        return torch.cat([marks[i] for i in range(len(tensors))])
 
 
 def _words(tensor: Tensor) -> tuple[Tensor, int]:
