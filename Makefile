@@ -25,7 +25,9 @@ $(BIN)/python:
 demo: setup
 	$(BIN)/torchdoctor demo
 
+# Many tests start processes: where PYTHONDONTWRITEBYTECODE is set, each would compile the package anew.
 test: setup-test lint
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n auto --dist worksteal
 
 lint: setup-test
