@@ -20,6 +20,8 @@ class Suite:
     """packages beside torch, torchdoctor and pytest"""
     sample: tuple[str, ...] = ()
     """tests of `--sample`: a minute or two instead of all"""
+    variables: tuple[tuple[str, str], ...] = ()
+    """of the environment"""
 
     @property
     def requirement(self) -> str:
@@ -73,5 +75,6 @@ SUITES = (
         tests=("einops/tests/test_layers.py", "einops/tests/test_ops.py"),
         requires=("numpy",),
         sample=("einops/tests/test_layers.py",),
+        variables=(("EINOPS_TEST_BACKENDS", "numpy,torch"),),
     ),
 )

@@ -53,6 +53,8 @@ class Comparison:
         names = sorted(({*self.bare.outcomes, *self.recorded.outcomes}) - self.unsteady)
         rows = [(n, self.bare.outcomes.get(n, "not run"), self.recorded.outcomes.get(n, "not run")) for n in names]
         found = [f"{name}: {bare} bare, {recorded} recorded" for name, bare, recorded in rows if bare != recorded]
+        if not any(outcome == "passed" for outcome in self.bare.outcomes.values()):
+            found.append("no test passed bare, so nothing was compared")
         if self.bare.status != self.recorded.status:
             found.append(f"exit status {self.bare.status} bare, {self.recorded.status} recorded")
         return found
@@ -91,6 +93,7 @@ def run_suite(suite: Suite, recorded: bool, sample: bool) -> SuiteRun:
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "HF_HUB_OFFLINE": "1",
+            **dict(suite.variables),
         }
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with output.open("wb") as stream:
