@@ -196,6 +196,13 @@ class Verdict:
         return min((f.severity for f in self.findings), key=lambda s: s.rank, default=None)
 
     @property
+    def explanation(self) -> Mapping[str, Any] | None:
+        """The error that ended the script in plain words; None where there are none."""
+        error = self.run.get("exception")
+        told = error.get("explanation") if isinstance(error, Mapping) else None
+        return told if isinstance(told, Mapping) else None
+
+    @property
     def healthy(self) -> bool:
         """No error and no warning."""
         return self.worst in (None, Severity.INFO)

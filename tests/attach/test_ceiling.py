@@ -18,6 +18,8 @@ from torchdoctor.facts import GraphFact, HealthFact
 from torchdoctor.stats import fingerprint_each, fingerprints
 
 ONCE = HealthFact.UNNOTICED_SECONDS
+IS_ANOMALY_ENABLED = torch.is_anomaly_enabled
+"""While lines are traced, another function tells the script what it has set itself."""
 
 
 def test_no_piece_of_work_uses_up_what_is_left() -> None:
@@ -65,13 +67,13 @@ def test_lines_of_a_model_with_many_operations_are_read_for_its_loss_alone() -> 
     lines = LineTracing(Ceiling(0.0))
     try:
         lines.forward(0, True, 100)
-        assert torch.is_anomaly_enabled()
+        assert IS_ANOMALY_ENABLED()
         lines.forward(0, True, 100_000)
-        assert not torch.is_anomaly_enabled()
+        assert not IS_ANOMALY_ENABLED()
         lines.model_left(0, True)
-        assert torch.is_anomaly_enabled()
+        assert IS_ANOMALY_ENABLED()
         lines.forward(0, True, 1_000, again=True)
-        assert not torch.is_anomaly_enabled()
+        assert not IS_ANOMALY_ENABLED()
     finally:
         lines.stop()
 

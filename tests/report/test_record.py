@@ -88,7 +88,8 @@ def test_a_page_is_written_of_a_run_whose_every_field_is_of_a_wrong_type(tmp_pat
         tmp_path / "run", facts=(OptimizerFact(key="0", type="SGD", groups=[{"lr": wrong}], parameters=1),)
     )
     held = json.loads((directory / "run.json").read_text())
-    (directory / "run.json").write_text(json.dumps({**dict.fromkeys(FIELDS, wrong), "format": held["format"]}))
+    kept = {name: held[name] for name in ("format", "torchdoctor")}  # without them it is no run at all
+    (directory / "run.json").write_text(json.dumps({**dict.fromkeys(FIELDS, wrong), **kept}))
     opened = tell(directory)
     tell_kept(directory, opened.run)
     assert "SGD group 0" in write_page([opened.told])

@@ -121,5 +121,6 @@ def test_what_lies_in_the_current_folder_is_not_executed(tmp_path: Path, monkeyp
 def test_without_a_server_there_is_no_page_and_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "uvicorn.py"
     broken.write_text("raise ImportError('not installed')")
+    (tmp_path / "uvicorn-0.dist-info").mkdir()  # a folder of installed packages, which is searched in its place
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert open_page(record(tmp_path / "a"), {}) is None

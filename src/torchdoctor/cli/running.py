@@ -74,8 +74,9 @@ class Record:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was trained, and nothing was found either."""
-        return not self.verdict.findings and not self.verdict.run.get("steps")
+        """Nothing was trained, and there is nothing to say of it either."""
+        verdict = self.verdict
+        return not (verdict.findings or verdict.run.get("steps") or verdict.explanation)
 
 
 def perform(request: Request) -> Around[int]:

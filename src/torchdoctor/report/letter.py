@@ -54,7 +54,7 @@ def passage(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterat
 
 def explained(verdict: Verdict, page: Page) -> Iterator[RenderableType]:
     """The error that ended the script in plain words, where there are some."""
-    told = explanation(verdict)
+    told = verdict.explanation
     if told is None:
         return
     yield Text("  THE ERROR EXPLAINED", style="bold")
@@ -84,13 +84,6 @@ def _read_place(part: Mapping[str, Any]) -> Place:
         file=file if isinstance(file, str) else None,
         line=line if isinstance(line, int) else None,
     )
-
-
-def explanation(verdict: Verdict) -> Mapping[str, Any] | None:
-    """The plain words for the error that ended the script; None where there are none."""
-    error = verdict.run.get("exception")
-    told = error.get("explanation") if isinstance(error, Mapping) else None
-    return told if isinstance(told, Mapping) else None
 
 
 def brief(finding: Finding, findings: Sequence[Finding], page: Page) -> Iterator[RenderableType]:

@@ -11,7 +11,6 @@ from torchdoctor.findings import Finding, Place, Severity, Verdict
 from torchdoctor.opening import current_folder
 from torchdoctor.report.found import describe_warnings
 from torchdoctor.report.headlines import headline_of
-from torchdoctor.report.letter import explanation
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean, clean_block
 
@@ -116,7 +115,7 @@ def _passages(verdict: Verdict) -> list[Finding]:
 
 
 def _explained(verdict: Verdict) -> Iterator[str]:
-    told = explanation(verdict)
+    told = verdict.explanation
     if told is None:
         return
     yield from ("### The error explained", "", plain(told.get("text", "")), "")

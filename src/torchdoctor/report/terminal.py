@@ -21,7 +21,7 @@ from torchdoctor.last_seen import DIED
 from torchdoctor.report import found
 from torchdoctor.report.endings import describe_ending, describe_ranks, rank_headline
 from torchdoctor.report.headlines import FEW_STEPS, NONE, headline_of
-from torchdoctor.report.letter import aside, brief, explained, explanation, passage
+from torchdoctor.report.letter import aside, brief, explained, passage
 from torchdoctor.report.sheet import (
     QUIET,
     STYLES,
@@ -120,7 +120,7 @@ class Letter:
             yield Text(f"  {top.badge.upper()}", style="bold yellow")
             words = f"{top.title}. {top.summary}"
         else:
-            other = "other " if explanation(verdict) or rank_headline(verdict.run) else ""
+            other = "other " if verdict.explanation or rank_headline(verdict.run) else ""
             yield Text(f"  NO {other.upper()}FAULT FOUND", style="bold green")
             words = f"Nothing {'else ' if other else ''}in {count(steps, 'step')} points at a fault. {asked}"
             if steps < FEW_STEPS:
