@@ -144,3 +144,15 @@ def test_entries_of_dead_modules_are_swept(registry: Registry) -> None:
     for _ in range(3000):
         nn.Linear(1, 1)
     assert len(registry.ownership._parameters) <= 4097
+
+
+def test_a_parameter_with_the_id_of_one_that_has_gone_is_held(registry: Registry) -> None:
+    """Searches build one model after another, and Python uses their addresses again."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(2))], 0.1)
+    key = registry.optimizer_key(optimizer)
+    assert len(registry.held()) == 1
+    optimizer.param_groups[0]["params"].clear()
+    parameter = nn.Parameter(torch.zeros(2))
+    registry._held_ids[key] = [id(parameter)]  # as if it had the address of the one before
+    optimizer.param_groups[0]["params"].append(parameter)
+    assert list(registry.held()) == [id(parameter)]

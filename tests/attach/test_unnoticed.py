@@ -23,6 +23,7 @@ from torchdoctor.attach import session as sessions
 from torchdoctor.attach.guard import guarded
 from torchdoctor.attach.registry import Registry
 from torchdoctor.attach.script import without_sites
+from torchdoctor.facts import ModelFact
 from torchdoctor.interruptions import entries
 from torchdoctor.probes import forking
 from torchdoctor.store.captured import open_capture
@@ -252,3 +253,27 @@ def test_what_another_thread_trains_is_left_alone(tmp_path: Path) -> None:
         assert [optimizer for _, optimizer in registry.live_optimizers()] == [made[1][1]]
         assert [model for _, model in registry.live_models()] == [made[1][0]]
         assert len(list(registry.parameters())) == 2
+
+
+def test_a_model_that_another_thread_built_is_recorded_where_we_train_it(tmp_path: Path) -> None:
+    made: list[tuple[nn.Module, torch.optim.Optimizer]] = []
+
+    def make() -> None:
+        model = nn.Linear(4, 3)
+        made.append((model, torch.optim.SGD(model.parameters(), 0.1)))
+
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        registry = sessions.current().registry  # type: ignore[union-attr]
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        model, optimizer = made[0]
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        assert [each for _, each in registry.live_optimizers()] == [optimizer]
+        assert set(registry.held()) == {id(p) for p in model.parameters()}
+    run = doctor.run()
+    assert [fact.name for fact in run.facts(ModelFact)] == ["Linear"]
+    assert set(run.parameters) == {"weight", "bias"}

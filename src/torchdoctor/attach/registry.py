@@ -91,8 +91,10 @@ class Registry:
         self._names: dict[str, _Names] = {}
         self._labels: Counter[str] = Counter()
         self._dead: dict[str, Any] = {}
-        """labels of models that have gone; like all callbacks of weak references, filled by C code (see weak.py)"""
-        """labels of models that no longer exist and still have names"""
+        """labels of models that no longer exist and still have names; filled by C code alone, as a callback of a weak
+        reference must be (see weak.py)"""
+        self._former_labels: IdentityMap[str] = IdentityMap()
+        """of models that were forgotten because another thread seemed to train them"""
         self._prefixed = False
         self._renamed = False
         """names that were in use mean something else since the last search"""
@@ -122,8 +124,11 @@ class Registry:
                 self.leave(optimizer)
 
     def stepped_here(self, optimizer: Optimizer) -> None:
-        """The thread that is watched steps with this optimizer."""
+        """The thread that is watched steps with this optimizer. It may have been built in another one."""
         self._stepped_here.add(optimizer)
+        if optimizer in self._foreign:
+            self._foreign.discard(optimizer)
+            self._held_ids.clear()  # its parameters were forgotten
 
     def leave(self, optimizer: Optimizer) -> None:
         """Another thread trains with this optimizer. May be called from there."""
@@ -134,7 +139,7 @@ class Registry:
     def _forget_foreign(self) -> None:
         while self._leaving:
             optimizer = self._leaving.pop()()
-            if optimizer is None:
+            if optimizer is None or optimizer not in self._foreign:
                 continue
             ours = {id(p) for _, other in self.live_optimizers() for g in other.param_groups for p in g["params"]}
             theirs = {id(p) for group in optimizer.param_groups for p in group["params"]} - ours
@@ -145,6 +150,7 @@ class Registry:
             for label, model in list(self.live_models()):
                 if not theirs.isdisjoint(map(id, model.parameters())):
                     del self.models[label]
+                    self._former_labels[model] = label
                     self._forget(label)
                     self._renamed = True
 
@@ -177,6 +183,8 @@ class Registry:
             self._unplaced.add(identity)
 
     def _forget_released(self) -> None:
+        if self._released:
+            self._held_ids.clear()  # another parameter may have the id of one that has gone
         while self._released:
             identity, reference = self._released.popitem()
             if self._held_references.get(identity) is reference:
@@ -228,12 +236,14 @@ class Registry:
         return next((label for label, reference in self.models.items() if reference() is model), None)
 
     def _label(self, model: nn.Module, name: str | None) -> str:
-        name = name or type(model).__name__
-        before = self._labels[name]
-        self._labels[name] += 1
-        label = f"{name}'{before if before > 1 else ''}" if before else name
+        label = self._former_labels.get(model) or self._new_label(name or type(model).__name__)
         self.models[label] = weakref.ref(model, partial(self._dead.setdefault, label))
         return label
+
+    def _new_label(self, name: str) -> str:
+        before = self._labels[name]
+        self._labels[name] += 1
+        return f"{name}'{before if before > 1 else ''}" if before else name
 
     def discover(self, reached: Iterable[Tensor] = ()) -> Discovery:
         """Look for models that hold an optimized or reached parameter."""
