@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from processes import preloaded_torchdoctor, torchdoctor_command
+from torchdoctor.attach.last_words import find_unused_loss
+from torchdoctor.attach.unused_losses import _PRINTED
 
 MODEL = """
 import os, sys, torch
@@ -81,6 +84,46 @@ def test_a_loss_that_is_nan_is_named(source: str, status: int, name: str | None,
     findings = json.loads((tmp_path / "verdict.json").read_text())["findings"]
     assert findings and findings[0]["severity"] == "error"
     assert name is None or name in [finding["name"] for finding in findings]
+
+
+def error_at(source: str, file: Path) -> BaseException:
+    file.write_text(source)
+    with pytest.raises(BaseException) as caught:
+        exec(compile(source, str(file), "exec"), {"torch": torch})
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("source", "is_found"),
+    [
+        ("best_loss = float('inf')\n1 / 0", False),
+        ("best_loss = torch.tensor(float('inf'))\nprint(best_loss / [])", False),
+        ("val_loss = float('nan')\n1 / 0", False),
+        ("loss = float('nan')\nassert loss == loss", True),
+        ("loss = float('nan')\nraise RuntimeError('NaN, giving up')", True),
+        ("loss = torch.ones((), requires_grad=True) / 0\n1 / 0", True),
+    ],
+)
+def test_the_initial_value_of_a_loss_is_no_loss(source: str, is_found: bool, tmp_path: Path) -> None:
+    assert (find_unused_loss(error_at(source, tmp_path / "script.py")) is not None) == is_found
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ("best loss: inf", False),
+        ("masked loss for NaN labels", False),
+        ("loss: nan-safe cross entropy", False),
+        ("Loss nan values are dropped", False),
+        ("step 3 | loss: nan acc: 0.1", True),
+        ("final loss nan", True),
+        ("train_loss=tensor(nan)", True),
+        ("loss (train) is NaN, stopping", True),
+        ("{'loss': nan}", True),
+    ],
+)
+def test_a_printed_loss_is_told_from_words_about_losses(text: str, is_found: bool) -> None:
+    assert (_PRINTED.search(text) is not None) == is_found
 
 
 def test_a_nan_before_the_training_is_not_the_trainings(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Its frames still hold the loss, and the loss its graph: what was made where can 
 from __future__ import annotations
 
 import math
+import re
 import traceback
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from torchdoctor.stats.support import PLAIN_TYPES, Quiet
 
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
+
+_NOT_FINITE = re.compile(r"\bnan\b|finite", re.IGNORECASE)
 
 
 @contained("last words")
@@ -59,15 +62,28 @@ def find_loss(error: BaseException) -> Tensor | None:
 
 
 def find_unused_loss(error: BaseException) -> tuple[float, Place] | None:
-    """A loss that is not finite by its name, in the innermost of the user's frames that has one; with its place."""
+    """A loss that is not finite by its name, in the innermost of the user's frames that has one; with its place.
+
+    A number may be the initial value of a "best loss" or stand for a loss that is not known yet. So it counts where it
+    is NaN and the script ends because of it: the line that failed, or the message of the error, speaks of it.
+    """
     frames = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if is_user_file(f.f_code.co_filename)]
     with Quiet():
         for frame, line in reversed(frames):
+            place = Place(frame.f_code.co_filename, line)
             for name, value in list(frame.f_locals.items()):
                 number = _number(value) if "loss" in name.lower() else None
-                if number is not None and not math.isfinite(number):
-                    return number, Place(frame.f_code.co_filename, line)
+                if number is None or math.isfinite(number):
+                    continue
+                is_computed = isinstance(value, Tensor) and value.grad_fn is not None
+                if is_computed or (math.isnan(number) and _speaks_of(name, place.code, error)):
+                    return number, place
     return None
+
+
+def _speaks_of(name: str, line: str, error: BaseException) -> bool:
+    message = " ".join(arg for arg in error.args if isinstance(arg, str))
+    return re.search(rf"\b{re.escape(name)}\b", line) is not None or _NOT_FINITE.search(message) is not None
 
 
 def _number(value: object) -> float | None:

@@ -26,7 +26,13 @@ EVERY_CALL = 64
 """Calls of which each is looked at; a loss that is NaN stays NaN, so one in `STRIDE` is enough after that."""
 STRIDE = 16
 
-_PRINTED = re.compile(r"loss[^\n.0-9]{0,24}?[-+]?\b(?P<value>nan|inf(?:inity)?)\b", re.IGNORECASE)
+_PRINTED = re.compile(
+    r"""loss\w*['")\]]{0,2}(?:\s*\([^()\n]{0,20}\))?
+        (?: \s*(?:[:=|]|->)\s*(?:tensor\()?[-+]?nan(?![\w-])
+          | \s+(?:is\s|was\s)?(?:tensor\()?[-+]?nan(?=\s*(?:$|[^\w\s-])))""",
+    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+)
+"""A loss of NaN. An infinite one is passed over: that is how a "best loss" usually starts."""
 
 
 @dataclass
@@ -71,9 +77,8 @@ class UnusedLosses:
 
     def printed(self, text: str) -> None:
         """The script printed or logged something."""
-        found = _PRINTED.search(text) if self.waiting else None
-        if found is not None:
-            self._broken = BrokenLoss(float(found["value"]), caller())
+        if self.waiting and _PRINTED.search(text) is not None:
+            self._broken = BrokenLoss(math.nan, caller())
 
     def found_by_script(self, loss: tuple[float, Place] | None, inputs: list[Tensor], targets: list[Tensor]) -> None:
         """The script ends with an error, and one of its variables is a loss that is not finite."""
