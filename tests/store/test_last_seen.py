@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -174,3 +175,18 @@ def test_a_heartbeat_keeps_its_place_and_leaves_a_foreign_file_alone(tmp_path: P
     os.close(descriptor)
     os.close(foreign)
     assert json.loads((tmp_path / "heartbeat-r3.json").read_text())["step"] == 6
+
+
+def test_a_wait_whose_time_is_over_ends_at_once() -> None:
+    """For poll() a negative time is for ever, and the time may pass between a question and the wait."""
+
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        wait_for_end([WatchedProcess(os.getpid())], -0.001)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -171,10 +171,12 @@ class Sites:
         if session.structural:
             session.precision.look(loss, graph)
         if loss.numel() == 1:
-            session.root = loss
-            original, divisor = self.scaling.original(loss)
-            session.training_loss.backward(original, divisor)
-            session.root = None
+            try:
+                session.root = loss
+                original, divisor = self.scaling.original(loss)
+                session.training_loss.backward(original, divisor)
+            finally:
+                session.root = None
 
     def _look_at_graph(self, loss: Tensor, graph: Graph, place: Place | None, looking: bool) -> None:
         session = self.session

@@ -28,6 +28,8 @@ LABELS_LIMIT = 4096
 FACTS_A_PHASE = 40
 """Looks written out in full by phase; later ones only as numbers."""
 LABEL_WINDOW = 16
+DEEPEST = 6
+"""Containers inside one another that are searched for tensors: a node that knows its parent has no end."""
 LISTED = 16
 """Entries of a list in which tensors are looked for: more of them are samples, not parts of a batch."""
 
@@ -184,18 +186,21 @@ def _feature_columns(flat: NDArray[Any]) -> dict[str, list[float]]:
 
 
 def input_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors that a module was called with by their path, such as "1" or "batch['ids']", in order."""
+    """Return the tensors that a module was called with, each once, by path ("1", "batch['ids']"), in order."""
     found: dict[str, Tensor] = {}
     for name, value in (*enumerate(args), *kwargs.items()):
         found |= _named_tensors(value, str(name))
-    return found
+    first = {id(tensor): path for path, tensor in reversed(found.items())}
+    return {path: tensor for path, tensor in found.items() if first[id(tensor)] == path}
 
 
-def _named_tensors(value: Any, path: str) -> dict[str, Tensor]:
+def _named_tensors(value: Any, path: str, depth: int = DEEPEST) -> dict[str, Tensor]:
     if isinstance(value, Tensor):
         return {path: value}
-    parts = _parts(value) or {}
-    return {name: t for key, part in parts.items() for name, t in _named_tensors(part, f"{path}[{key!r}]").items()}
+    found: dict[str, Tensor] = {}
+    for key, part in (_parts(value) or {}).items() if depth else ():
+        found |= _named_tensors(part, f"{path}[{key!r}]", depth - 1)
+    return found
 
 
 @contained("batches: count_nan")
@@ -205,21 +210,21 @@ def count_nan(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {path: t.isnan().sum() for path, t in plain.items() if stats.unsupported(t) is None}
 
 
-def batch_tensors(batch: Any) -> list[Tensor]:
+def batch_tensors(batch: Any, depth: int = DEEPEST) -> list[Tensor]:
     """The tensors of what a loader yielded: tuples, lists, mappings and dataclasses, nested."""
     if isinstance(batch, Tensor):
         return [batch]
-    parts = _parts(batch)
-    return [t for part in parts.values() for t in batch_tensors(part)] if parts else []
+    parts = _parts(batch) if depth else None
+    return [t for part in parts.values() for t in batch_tensors(part, depth - 1)] if parts else []
 
 
-def change_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def change_tensors(batch: Any, change: Callable[[Tensor], Tensor], depth: int = DEEPEST) -> Any:
     """The same with another tensor for each that `batch_tensors` finds, in that order; what they are in stays of its
     kind, and is itself where nothing in it changes."""
     if isinstance(batch, Tensor):
         return change(batch)
-    parts = _parts(batch) or {}
-    changed = {key: change_tensors(part, change) for key, part in parts.items()}
+    parts = (_parts(batch) or {}) if depth else {}
+    changed = {key: change_tensors(part, change, depth - 1) for key, part in parts.items()}
     return batch if all(changed[key] is part for key, part in parts.items()) else _with_parts(batch, changed)
 
 

@@ -115,7 +115,7 @@ def _ready(descriptors: Iterable[int], seconds: float) -> list[tuple[int, int]]:
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return poll.poll(1000 * seconds)
+    return poll.poll(max(0.0, 1000 * seconds))  # a negative time would be for ever
 
 
 def _stat(pid: int, field: int) -> str | None:
