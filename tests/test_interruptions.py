@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from torchdoctor.attach import guard
@@ -119,3 +121,16 @@ def test_hundreds_of_exceptions_reach_the_caller() -> None:
         signal.signal(signal.SIGPROF, before)
     assert reached == 300
     assert guard.SITES["busy site of a test"].failures == 0
+
+
+@pytest.mark.parametrize(
+    "fail",
+    [
+        lambda: pa.array([1, "a"]),  # an error with a message
+        lambda: np.random.default_rng(0).choice([], 3),
+    ],
+)
+def test_an_error_of_compiled_code_is_the_sites_own(fail: Callable[[], object]) -> None:
+    """Cython's frames hold no instructions; taken for an interruption, the error would have ended the training."""
+    guard.reset()
+    assert guarded("compiled code in a test")(fail)() is None

@@ -11,7 +11,7 @@ import inspect
 import itertools
 import queue
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
 CHECKPOINTS = frozenset(map(dis.opmap.get, ("RESUME", "JUMP_BACKWARD")))
 """Instructions at which Python looks for signals, and which raise nothing themselves."""
@@ -59,7 +59,10 @@ def _is_handler(frame: FrameType) -> bool:
 
 def _is_set_by_thread(error: BaseException, entry: TracebackType) -> bool:
     """PyThreadState_SetAsyncExc makes the exception without arguments, and no instruction raises it."""
-    instruction = entry.tb_frame.f_code.co_code[entry.tb_lasti]
+    code = entry.tb_frame.f_code
+    if _is_compiled(code):
+        return False
+    instruction = code.co_code[entry.tb_lasti]
     if instruction in CHECKPOINTS:
         return True
     if instruction in RAISING or isinstance(error, RAISED_EMPTY):
@@ -68,3 +71,11 @@ def _is_set_by_thread(error: BaseException, entry: TracebackType) -> bool:
         return bool(type(error)().args == error.args)
     except Exception:  # it cannot be made without arguments
         return False
+
+
+def _is_compiled(code: CodeType) -> bool:
+    """Whether the frame stands for compiled code (Cython: pyarrow, numpy.random), which runs no instructions of Python.
+
+    Its code object is the stub that PyCode_NewEmpty makes; a function has at least a constant, a name or a variable.
+    """
+    return not (code.co_consts or code.co_names or code.co_varnames)
