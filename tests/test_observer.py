@@ -115,7 +115,7 @@ def test_a_script_that_leaves_before_the_training_is_told_in_one_line(stage: Sta
     stage.write("leaves.py", "import os, torch\nos._exit(4)\n")
     done = stage.run("leaves.py")
     assert done.returncode == 4
-    told = "torchdoctor: the script left with status 4 by os._exit or the like; no training was recorded: nothing to"
+    told = "torchdoctor: the script exited with status 4 by os._exit or a similar call; no training was recorded"
     assert done.stderr.strip().startswith(told)
 
 

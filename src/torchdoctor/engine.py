@@ -86,7 +86,7 @@ def examine(run: Run, rules: Sequence[LoadedRule] | None = None, settings: Setti
 
 def _within(finding: Finding, scope: str) -> Finding:
     """The finding with what it was looked for in, where that is not the whole batch."""
-    looked = (Evidence(f"looked at {scope}; the others were not compared"),) if scope else ()
+    looked = (Evidence(f"only {scope} was examined"),) if scope else ()
     return replace(finding, evidence=(*finding.evidence, *looked))
 
 

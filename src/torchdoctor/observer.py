@@ -197,6 +197,6 @@ if __name__ == "__main__":
     except Exception as error:
         from torchdoctor.attach.voice import say
 
-        say(f"how the run ended could not be told ({type(error).__name__}: {error}); please report this")
+        say(f"could not determine how the run ended ({type(error).__name__}: {error}); please report this")
     sys.stderr.flush()
     os._exit(0)

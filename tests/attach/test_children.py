@@ -47,7 +47,7 @@ def test_processes_that_are_not_ranks_get_a_run_each_and_the_gravest_is_told(sta
     done = stage.run("--name", "n", "train.py", "spawn", "3")
     assert stage.runs == ["n", "n-2", "n-3"]
     assert "It is fault" in done.stderr
-    assert "other processes trained, too; for each: torchdoctor diagnose " in done.stderr
+    assert "other processes trained as well; for their verdicts: torchdoctor diagnose " in done.stderr
 
 
 def test_a_process_pool_is_followed(stage: Stage) -> None:

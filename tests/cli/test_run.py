@@ -353,7 +353,7 @@ def test_a_script_that_replaces_itself_is_told_of(stage: Stage) -> None:
     stage.write("again.py", "import os, sys\nos.execvp(sys.executable, [sys.executable, 'plain.py'])\n")
     done = stage.run("again.py")
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert sentence(done).startswith("the script replaces itself by another program (os.exec)")
+    assert sentence(done).startswith("the script is replacing itself with another program (os.exec)")
 
 
 def test_an_old_run_of_that_name_is_not_taken_for_a_new_one(stage: Stage) -> None:

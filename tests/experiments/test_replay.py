@@ -203,7 +203,7 @@ def test_without_a_capture_it_says_how_to_get_one(tmp_path: Path) -> None:
     [
         ({"argv": []}, "does not say"),
         ({"argv": ["train.py", "--key", "***"]}, "secret"),
-        ({"argv": ["/nowhere/train.py"]}, "not there any more"),
+        ({"argv": ["/nowhere/train.py"]}, "does not exist any more"),
         ({"argv": [timeit.__file__, "-n1", "print(1)"], "cwd": "/"}, "not in this folder"),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_script_that_is_replaced_after_it_was_checked_does_not_start(tmp_path:
     target = find_script(tmp_path, mine).target
     assert _load_file(target, ModuleType("__main__")) is not None
     (tmp_path / "train.py").write_text("print('another one')\n")
-    with pytest.raises(ScriptError, match="changed after it was checked"):
+    with pytest.raises(ScriptError, match="changed between its check and its start"):
         _load_file(target, ModuleType("__main__"))
 
 

@@ -313,7 +313,7 @@ def test_as_process_1_the_script_has_no_child_of_ours(write: Callable[..., Path]
     command = [*inside, sys.executable, "-m", "torchdoctor", "run", "--live", "--quiet", "train.py"]
     with terminal(command=command, cwd=folder, owned=True) as opened:
         assert opened.finish() == 0
-    assert "children []" in opened.seen and "no live page beside the first process" in opened.seen
+    assert "children []" in opened.seen and "no live page, because this is process 1" in opened.seen
 
 
 def test_while_another_program_is_in_the_foreground_it_is_away(write: Callable[..., Path]) -> None:

@@ -153,7 +153,7 @@ def describe(error: Exception) -> str:
 
 def _serve(directory: Path, settings: Mapping[str, Any]) -> None:
     if not can_leave():
-        say("no live page beside the first process of a container; docker run --init makes room for one")
+        say("no live page, because this is process 1 of its container; start the container with docker run --init")
         return
     page = open_page(directory, settings)
     if page is not None:

@@ -47,7 +47,8 @@ class Site:
         self.failures += 1
         self.reason = f"{type(error).__name__}: {error}"
         if self.failures == 1:
-            log.warning("torchdoctor: %s failed and is left out (%s); training is not affected", self.name, self.reason)
+            said = "the measurement is left out; training is not affected"
+            log.warning("torchdoctor: internal error at '%s' (%s): %s", self.name, self.reason, said)
             log.debug("torchdoctor: traceback of %s", self.name, exc_info=error)
         if self.failures >= FAILURES_ALLOWED:
             self.off = True

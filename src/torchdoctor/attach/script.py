@@ -179,7 +179,7 @@ def _load_file(target: Target, main: ModuleType) -> CodeType:
     main.__loader__ = loader
     source = loader.get_data(path)
     if target.sha256 and hashlib.sha256(source).hexdigest() != target.sha256:
-        raise ScriptError(f"{path} was changed after it was checked, just before its start; start the command again")
+        raise ScriptError(f"{path} changed between its check and its start; run the command again")
     return compile(source, path, "exec", dont_inherit=True)
 
 

@@ -87,13 +87,13 @@ def _inputs_apart(inputs: list[Tensor], numbers: list[int], count: int) -> float
 def _weak(moved: dict[str, float], apart: float | None) -> Outcome:
     beside = f", while the inputs differ by {apart:.0%}" if apart is not None else ""
     return failed(
-        f"the outputs hardly tell samples apart: exchanging the samples changes them by {moved[SHUFFLED]:.1%}{beside} "
+        f"the outputs hardly depend on the sample: exchanging samples changes them by {moved[SHUFFLED]:.1%}{beside} "
         f"(less than {WEAK:.0%}, after {UPDATES} small updates too)",
         None,
         Fix(
             "Follow one batch through the layers: a deep stack without skip connections loses the samples step by "
             "step, and so do weights that start too small.",
-            "print(x.std(0).mean() / x.std())  # after each block: where it nears 0 the samples are lost",
+            "print(x.std(0).mean() / x.std())  # after each block; near 0, all samples look the same",
         ),
         severity=Severity.INFO,
         proven=False,

@@ -67,7 +67,9 @@ def perform(bench: Bench) -> Outcome:
     if share < CHANGED:
         return replace(_augmented(read, train, held), severity=Severity.INFO, diagnosis=None)
     if read.reconstructs:
-        return skipped(f"{share:.0%} of the samples change, and targets are made of inputs: the noise may be the task")
+        return skipped(
+            f"{share:.0%} of the samples change, and targets are computed from inputs: the noise may be meant"
+        )
     return _augmented(read, train, held)
 
 

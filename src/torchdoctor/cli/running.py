@@ -83,7 +83,8 @@ def perform(request: Request) -> Around[int]:
     """Run it, tell the verdict, and give the exit status: a generator, since the program runs outside of it."""
     if is_disabled() or request.obstacle is not None:
         if speaks() and not is_disabled():
-            say(f"{request.obstacle}; the script runs without torchdoctor (--require-recording would not start it)")
+            unrecorded = "the script runs without being recorded (--require-recording would not start it)"
+            say(f"{request.obstacle}; {unrecorded}")
         return (yield from _run(request, None)).status
     _warn_of_outputs(request)
     since = last_written(request.options)
@@ -141,8 +142,8 @@ def _warn_of_exec(request: Request, attachment: Attachment) -> None:
         attachment.flush(EXEC_SECONDS)
     if attachment.is_here and speaks():
         say(
-            "the script replaces itself by another program (os.exec), which ends the record of it; to follow that "
-            f"program, too: {_as_command(request)}"
+            "the script is replacing itself with another program (os.exec), so its record ends here; to record that "
+            f"program as well, use {_as_command(request)}"
         )
 
 
@@ -189,7 +190,7 @@ class Conclusion:
         if not speaks():
             return self.ending.status
         if record is None:
-            with self._contained("nothing could be told"):
+            with self._contained("no verdict could be given"):
                 self._tell_of_nothing()
             return self.ending.status
         self._tell(record)
@@ -239,7 +240,7 @@ class Conclusion:
             halted = self.ending.stopped.startswith(HALTED)
             say(f"{self.ending.stopped} ({'--on-nonfinite' if halted else '--stop-on'})")
         if record.is_empty:
-            with self._contained("nothing could be told"):
+            with self._contained("no verdict could be given"):
                 self._tell_of_nothing()
         elif not self.request.quiet:
             with self._contained("the verdict could not be printed"), contextlib.suppress(BrokenPipeError):
@@ -250,9 +251,10 @@ class Conclusion:
         elif record.verdict.ending.fault:
             say(f"no cause found, but {record.verdict.ending.fault}; torchdoctor diagnose {record.directory}")
         if self.attachment is not None and self.attachment.problem is not None and not record.is_empty:
-            say(f"the record may lack its end ({self.attachment.problem}); the script itself was not affected")
+            say(f"the end of the record may be missing ({self.attachment.problem}); the script itself was not affected")
         if self.others and not self.request.quiet:
-            say(f"other processes trained, too; for each: torchdoctor diagnose {' or '.join(map(str, self.others))}")
+            others = " or ".join(map(str, self.others))
+            say(f"other processes trained as well; for their verdicts: torchdoctor diagnose {others}")
         if self.request.json is not None:
             with self._contained("no JSON was written"):
                 from torchdoctor.report import json
@@ -299,7 +301,7 @@ class Conclusion:
             if self.observed.signal is not None:
                 say(f"{self.observed.signal} ended the script; no training was recorded: nothing to diagnose.")
             elif self.observed.status is not None:
-                left = f"the script left with status {self.observed.status} by os._exit or the like"
+                left = f"the script exited with status {self.observed.status} by os._exit or a similar call"
                 say(f"{left}; no training was recorded: nothing to diagnose.")
         elif self.problem is None and not (self.attachment is not None and self.attachment.unrecorded):
             say(f"{self._why_nothing()} {self._way_out()}")

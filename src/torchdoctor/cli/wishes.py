@@ -90,7 +90,7 @@ def prove_recordable(run: Path) -> None:
     done = subprocess.run(own_module("torchdoctor.store.writer"), capture_output=True, text=True)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise UsageError(f"this run cannot be recorded: what records it does not load: {reason} ({REQUIRED})")
+        raise UsageError(f"this run cannot be recorded, because the recorder cannot be imported: {reason} ({REQUIRED})")
 
 
 def _remove_empty(run: Path, end: Path) -> None:

@@ -46,13 +46,13 @@ def find_script(run: Path, info: Mapping[str, Any]) -> RecordedScript:
     """The script that recorded the run. ScriptError where there is none that may ever be started."""
     argv, cwd = info.get("argv"), info.get("cwd")
     words = [str(word) for word in argv] if isinstance(argv, list) else []
-    give = f"; give it yourself: torchdoctor replay {run} -- train.py ..."
+    give = f"; name it yourself: torchdoctor replay {run} -- train.py ..."
     if not words:
-        raise ScriptError(f"the run does not say which script it was{give}")
+        raise ScriptError(f"the run does not say which script it recorded{give}")
     if any(HIDDEN in word for word in words):
-        raise ScriptError(f"an argument of the script was kept out of the record as a secret{give}")
+        raise ScriptError(f"an argument of the script looked like a secret and is not in the record{give}")
     if hasattr(os, "getuid") and run.stat().st_uid != os.getuid():
-        raise ScriptError(f"{run} was recorded by somebody else, and what it names is not run for that reason{give}")
+        raise ScriptError(f"{run} belongs to another user, so the script that it names is not started{give}")
     try:
         folder = Path(os.path.expanduser(cwd) if isinstance(cwd, str) else ".").resolve()  # noqa: PTH111 - or ~ stays
         path = (folder / words[0]).resolve()
@@ -60,9 +60,9 @@ def find_script(run: Path, info: Mapping[str, Any]) -> RecordedScript:
     except (OSError, ValueError, RuntimeError):  # a name that no file can have; links in a circle
         there = False
     if not there:
-        raise ScriptError(f"the script of the run is not there any more ({ascii(words[0])[1:-1]}){give}")
+        raise ScriptError(f"the script of the run does not exist any more ({ascii(words[0])[1:-1]}){give}")
     if not path.is_relative_to(current_folder()):
-        raise ScriptError(f"the script of the run, {path}, is not in this folder, and a run could name any{give}")
+        raise ScriptError(f"the script of the run, {path}, is not in this folder, and a run can name any file{give}")
     for each in (path, folder):
         refuse_what_came_with_a_run(each)
     digest = digest_script(path)
@@ -87,8 +87,8 @@ def refuse_what_came_with_a_run(path: Path) -> None:
     for folder in (real, *real.parents):
         if _is_run_folder(folder):
             raise ScriptError(
-                f"{path} lies in a run folder ({folder}), and nothing in one is ever started; copy it elsewhere first, "
-                "if you know what it does"
+                f"{path} lies in a run folder ({folder}), and files in run folders are never started; copy it "
+                "elsewhere first if you know what it does"
             )
 
 
@@ -115,9 +115,9 @@ def _is_run_folder(folder: Path) -> bool:
 def _doubts(now: str, info: Mapping[str, Any]) -> list[str]:
     known = info.get("script_sha256")
     if not isinstance(known, str) or not known:
-        changed = ["the run does not say what the script was like, so it may be another one by now"]
+        changed = ["the run holds no checksum of its script, so the script may have changed"]
     elif now != known:
-        changed = [f"the script has changed since the run (SHA-256 {now[:DIGITS] or 'unknown'}, then {known[:DIGITS]})"]
+        changed = [f"the script has changed since the run (SHA-256 {now[:DIGITS] or 'unknown'}, was {known[:DIGITS]})"]
     else:
         changed = []
     foreign = "the run was not recorded by you on this machine, or was edited, so it may name any script and arguments"

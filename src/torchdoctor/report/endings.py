@@ -15,9 +15,10 @@ UNTIL_THEN = "this is what was seen until then."
 SENTENCES = {
     "crashed": f"The script crashed; {UNTIL_THEN}",
     "interrupted": f"The script was interrupted; {UNTIL_THEN}",
-    "running": "The run still trains; this is what was seen so far.",
+    "running": "The run is still training; this is what was seen so far.",
 }
 VERBS = {"finished": "finished", "crashed": "failed", "interrupted": "was interrupted", RUNNING: "still runs"}
+DISCONNECTED = "The ranks lost the connection to one another"
 MESSAGE_SHOWN = 100
 SOURCE_OF_ERROR = re.compile(r"^\[\S+:\d+\] ")
 """The line of PyTorch's C++ code with which errors of its transports begin."""
@@ -81,11 +82,11 @@ def rank_headline(info: Mapping[str, Any]) -> str | None:
         return f"Rank {first.rank} {describe_end(first)}{step}"
     behind = ranks.furthest_behind
     if behind is not None:
-        stood = f", where it stood for {behind.stood:.0f} s" if (behind.stood or 0.0) >= STANDSTILL else ""
-        return f"The ranks lost one another; rank {behind.rank} had got only to step {behind.last_step:,}{stood}"
+        stood = f" and had been there for {behind.stood:.0f} s" if (behind.stood or 0.0) >= STANDSTILL else ""
+        return f"{DISCONNECTED}; rank {behind.rank} was behind the others, at step {behind.last_step:,}{stood}"
     if ranks.unseen:
-        return f"The ranks lost one another; {count(ranks.unseen, 'rank')} left no record"
-    return "The ranks lost one another"
+        return f"{DISCONNECTED}; {count(ranks.unseen, 'rank')} left no record"
+    return DISCONNECTED
 
 
 def describe_ranks(info: Mapping[str, Any], cwd: Path) -> list[str]:
@@ -111,5 +112,5 @@ def _describe_rank(seen: LastSeen, first: LastSeen | None, cwd: Path) -> str:
     if seen.lost_connection:
         return f"{line}. This is a consequence: connections break when a rank ends"
     if seen.was_ended_by_launcher:
-        return f"{line}. This is likely a consequence: launchers end the other ranks so"
+        return f"{line}. This is likely a consequence: launchers end the other ranks in this way"
     return line

@@ -37,7 +37,7 @@ EPOCH_TOLERANCE = 0.05
 """Validation this close to once a pass through the training loader is called once an epoch."""
 
 OUR_FAULT = "torchdoctor's own fault, please report it"
-RANKS_APART = "the ranks were not compared with one another; the record of rank 0 alone was examined"
+RANKS_APART = "the ranks were not compared with one another; only the record of rank 0 was examined"
 ALWAYS_SAID = (OUR_FAULT, RANKS_APART)
 """Reasons that are given in full, however many others there are."""
 NO_STEP = "no step of a torch optimizer was seen"
@@ -246,7 +246,7 @@ def describe_health(run: Run) -> list[str]:
     unread = run.info.get(UNREAD)
     if unread and isinstance(unread, dict):
         parts = (f"{number:,} {name}" for name, number in unread.items())
-        lines.append(f"not read, as there is too much of it: {listed(parts, most=4)}")
+        lines.append(f"not read, because the run folder is too large: {listed(parts, most=4)}")
     if health is not None:
         lines += [f"{name} was switched off: {why}" for name, why in health.disabled.items()]
         lines += [
@@ -254,7 +254,7 @@ def describe_health(run: Run) -> list[str]:
         ]
         if health.skipped:
             parts = listed(f"{kind} ({often})" for kind, often in health.skipped.items())
-            lines.append(f"not examined, or in part, to stay inside the budget: {parts}")
+            lines.append(f"measured in part or not at all, to stay within the overhead budget: {parts}")
     return lines
 
 
@@ -349,7 +349,7 @@ def _training(run: Run) -> str:
         return "training loss at an unknown line" if run.has(signals.LOSS_TRAIN) else "no training loss"
     each = phase.backwards / phase.updates if phase.updates else 0
     divisor = baseline.division(run)
-    divided = f", each loss divided by {divisor:.0f}; losses are shown undivided" if divisor > 1 else ""
+    divided = f", each loss divided by {divisor:.0f}; losses are shown before this division" if divisor > 1 else ""
     accumulated = f" ({each:.3g} backward passes per optimizer step{divided})" if each > 1.5 else ""
     return f"training loss at {listed(phase.loss_sites)}{accumulated}"
 

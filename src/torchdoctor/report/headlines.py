@@ -39,7 +39,7 @@ def headline_of(verdict: Verdict, steps: int | None = None) -> Headline:
         return Headline(Severity.ERROR.value, "a rank was lost", lost, " ".join(_caveats(verdict, FEW_STEPS)))
     steps = int(verdict.run.get("steps") or 0) if steps is None else steps
     if not steps:
-        return Headline(NONE, "nothing to examine", "No step of it can be read, so this is no clean bill")
+        return Headline(NONE, "nothing to examine", "No step can be read, so this is no clean bill")
     if not verdict.ending.is_sound or any(STUCK in finding.symptoms for finding in verdict.findings):
         return _without_cause(verdict, steps)
     badge = "no fault so far" if verdict.run.get("status") == RUNNING else "no fault found"
@@ -50,12 +50,12 @@ def headline_of(verdict: Verdict, steps: int | None = None) -> Headline:
 def _without_cause(verdict: Verdict, steps: int) -> Headline:
     """Nothing was proved, and the end is bad or the loss was not understood: no clean bill."""
     ending = verdict.ending
-    fault = ending.fault or ("" if ending.unseen else "the training loss never left a constant guess")
+    fault = ending.fault or ("" if ending.unseen else "the training loss is not clearly below that of a constant guess")
     unseen = f"The loss was not understood: {' and '.join(map(clean, ending.unseen))}." if ending.unseen else ""
-    help_text = f"`torchdoctor explain {clean(ending.symptom or STUCK)}` walks the causes." if fault else ""
+    help_text = f"`torchdoctor explain {clean(ending.symptom or STUCK)}` lists possible causes." if fault else ""
     words = [unseen if fault else "", help_text, f"{_examined(verdict).capitalize()}.", *_caveats(verdict, steps)]
     badge = "no cause found" if fault else "no fault proved"
-    title = f"No cause was proved, but {clean(fault)}" if fault else f"No fault was proved. {unseen.rstrip('.')}"
+    title = f"No cause found, but {clean(fault)}" if fault else f"No fault was proved. {unseen.rstrip('.')}"
     return Headline(NONE, badge, f"{title} (after {count(steps, 'step')})", " ".join(w for w in words if w))
 
 

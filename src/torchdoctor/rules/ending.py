@@ -46,11 +46,11 @@ def _fault_of(run: Run, loss: LossCurve | None) -> tuple[str, str]:
         left = curves.level(loss.curve.values) / guess
         if left >= GUESS:
             ends = f"{figure(loss.end)} against {figure(guess)}"
-            return f"the training loss never left a constant guess ({ends})", "stuck-at-chance"
+            return f"the training loss is not clearly below that of a constant guess ({ends})", "stuck-at-chance"
         gone = baseline.mistakes_gone(run, LATE_LOOKS)
         if left > POOR and not (gone is not None and gone > RIGHT):
             ends = f"{figure(loss.end)} of {figure(guess)}"
-            return f"the training loss is still {left:.0%} of a constant guess ({ends})", "underfitting"
+            return f"the training loss is still {left:.0%} of that of a constant guess ({ends})", "underfitting"
         return "", ""
     if loss.stuck:
         ends = f"{figure(loss.begin)} at first, {figure(loss.end)} at the end"

@@ -54,7 +54,7 @@ def limit(findings: Iterable[Finding], rules: Sequence[LoadedRule], run: Run) ->
             continue
         first = joined.setdefault((finding.name, library), len(kept))
         if first == len(kept):
-            note = Evidence(f"this is code of the installed package {library}, called from the places named")
+            note = Evidence(f"the code belongs to the installed package {library}; these places call it")
             kept.append(replace(finding, severity=Severity.INFO, evidence=(*finding.evidence, note)))
         else:
             places = dict.fromkeys((*kept[first].where, *finding.where))

@@ -129,7 +129,7 @@ class Recorder:
         except RuntimeError as error:
             remove_empty(folder, rank)
             raise RunError(
-                f"cannot write a run to {folder}: the system gives no thread to write it ({error})"
+                f"cannot write a run to {folder}: the system cannot start a thread for writing ({error})"
             ) from error
         return recorder
 
@@ -264,7 +264,7 @@ class Recorder:
             self._damaged(error.strerror or str(error))
         except Exception as error:
             self._lost[f"{what}: {type(error).__name__}"] += 1
-            self._say(f"the recorder's {what} failed and goes on without: {error}")
+            self._say(f"the recorder's {what} failed, and recording goes on without it: {error}")
 
     def _damaged(self, reason: str) -> None:
         self._damage = self._damage or reason
@@ -296,7 +296,7 @@ class Recorder:
                 take(events)
             except Exception as error:
                 self._lost[f"{table}: {type(error).__name__}"] += len(events)
-                self._say(f"{table} could not be taken in: {error}")
+                self._say(f"{table} could not be recorded: {error}")
         held = sum(w.batch.nbytes for w in list(self._writes))
         for write in intake.writes:
             if held > 2 * self._limits.queued_bytes and write.table != SERIES:
@@ -325,7 +325,7 @@ class Recorder:
             return True
         if not self._upkeep.accepts(write):
             self._lost[f"{write.table}: over the cap"] += write.batch.num_rows
-            self._say("the run has reached its size limit; what comes now is not written to disk")
+            self._say("the run has reached its size limit; further data are not written to disk")
             return False
         try:
             self._upkeep.note(self._segments.append(write.table, write.key, write.schema, write.batch))

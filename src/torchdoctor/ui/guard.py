@@ -48,8 +48,8 @@ _HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[1
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 READING = ("GET", "HEAD")
 OTHER_NAME = (
-    "This server is asked under a name or a port that is not its own. Through a tunnel, use the same port at both "
-    "ends: ssh -L {port}:localhost:{port} MACHINE"
+    "The address of this request has a host name or a port that is not this server's. Through a tunnel, use the same "
+    "port at both ends: ssh -L {port}:localhost:{port} MACHINE"
 )
 LOST = (
     "This page needs its token: open the address that torchdoctor ui printed in the terminal, with ?token= in it, once "

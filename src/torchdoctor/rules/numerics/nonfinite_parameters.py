@@ -149,7 +149,7 @@ def _without_backward(run: Run, step: int | None) -> Finding:
         severity=Severity.ERROR,
         confidence=0.9,
         title=f"a loss was {value}, and no backward pass was seen in this program",
-        summary="The loss itself was seen. No step belongs to it, so what made it was not searched for.",
+        summary="The loss was seen outside of any training step, so its origin was not searched for.",
         fix=Fix(
             "Check what goes into the loss: the batch, the targets, and the outputs of the model.",
             "with torch.autograd.set_detect_anomaly(True, check_nan=True): ...",
