@@ -137,9 +137,10 @@ def read_info(path: Path) -> dict[str, Any]:
         raise RunError(
             f"{path} is damaged (cut off, or edited by hand); restore it from a copy or record the run again"
         ) from None
-    data = clean_entries(data) if isinstance(data, dict) else {}
-    version, author = data.get("format"), data.get("torchdoctor")
-    if version is None or author is None:
+    is_ours = isinstance(data, dict) and "torchdoctor" in data
+    data = clean_entries(data) if is_ours else {}
+    version, author = data.get("format"), data.get("torchdoctor", "of an unknown version")
+    if version is None:
         raise NotARunError(f"{path} was not written by torchdoctor; give a folder that `torchdoctor run` made")
     if version > FORMAT:
         raise NewerRunError(
