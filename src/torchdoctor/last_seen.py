@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-FINISHED, CRASHED, RUNNING, DIED = "finished", "crashed", "running", "died"
+FINISHED, CRASHED, INTERRUPTED, RUNNING, DIED = "finished", "crashed", "interrupted", "running", "died"
+"""How a run stands or ended, in the words of the run directory."""
 
 LAUNCHERS_SIGNALS = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
 """With which a launcher ends the other ranks once one is gone."""

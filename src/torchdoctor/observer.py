@@ -21,9 +21,9 @@ from typing import Any
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.ranks import taken_places
 from torchdoctor.errors import RunError
-from torchdoctor.last_seen import ProcessEnding
+from torchdoctor.last_seen import RUNNING, ProcessEnding
 from torchdoctor.store.ending import mark_ending, of_wait_status
-from torchdoctor.store.info import RUNNING, read_info
+from torchdoctor.store.info import read_info
 from torchdoctor.store.names import rank_of_run_file
 from torchdoctor.store.process import is_alive
 from torchdoctor.store.watched import OutOfMemoryKills, WatchedProcess, wait_for_end

@@ -22,10 +22,11 @@ from typing import Any
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import ENVIRONMENT_KEY, Options, is_disabled
-from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED, describe_error
+from torchdoctor.attach.script import describe_error
 from torchdoctor.attach.shadowing import hide_from_running_script
 from torchdoctor.attach.voice import say
 from torchdoctor.errors import StopTraining
+from torchdoctor.last_seen import CRASHED, FINISHED, INTERRUPTED
 
 PASSENGER_KEY = "torchdoctor"
 INERT_TARGETS = ("torch.utils.data.", "multiprocessing.managers", "torch._inductor")

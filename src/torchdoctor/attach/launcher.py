@@ -13,9 +13,10 @@ from pathlib import Path
 from types import FrameType
 
 from torchdoctor.attach.options import ENVIRONMENT_KEY, Options
-from torchdoctor.attach.script import CRASHED, FINISHED, INTERRUPTED, INTERRUPTED_STATUS, Ending
+from torchdoctor.attach.script import INTERRUPTED_STATUS, Ending
 from torchdoctor.attach.target import Target
 from torchdoctor.errors import ScriptError
+from torchdoctor.last_seen import CRASHED, FINISHED, INTERRUPTED
 
 STARTUP = Path(__file__).parent / "startup"
 

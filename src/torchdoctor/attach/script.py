@@ -32,12 +32,10 @@ from torchdoctor.attach.shadowing import hide_own_modules, own_modules
 from torchdoctor.attach.target import CODE, FOLDER, MODULE, Target
 from torchdoctor.errors import ScriptError, StopTraining
 from torchdoctor.interruptions import entries, find_handler, is_interruption
+from torchdoctor.last_seen import CRASHED, FINISHED, INTERRUPTED
 from torchdoctor.search_path import bring_back_own_folders
 
 T = TypeVar("T")
-
-FINISHED, CRASHED, INTERRUPTED = "finished", "crashed", "interrupted"
-"""How a run ended, in the words of the run directory."""
 
 INTERRUPTED_STATUS = 130
 """What a shell shows for a process that SIGINT ended."""

@@ -18,7 +18,7 @@ from torchdoctor.attach.children import follow, watch_for_exec
 from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import last_written, speaks, taken_places
-from torchdoctor.attach.script import CRASHED, FINISHED, Around, Ending, around, die_by
+from torchdoctor.attach.script import Around, Ending, around, die_by
 from torchdoctor.attach.shadowing import own_modules
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say, standard_error
@@ -26,7 +26,7 @@ from torchdoctor.cli.observing import observed
 from torchdoctor.cli.wishes import is_writable
 from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
-from torchdoctor.last_seen import DIED, ProcessEnding
+from torchdoctor.last_seen import CRASHED, DIED, FINISHED, ProcessEnding
 from torchdoctor.settings import Settings
 from torchdoctor.view.opening import OpenView, can_be_drawn, opened_view
 

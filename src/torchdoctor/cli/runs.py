@@ -15,9 +15,9 @@ from torchdoctor import shelf
 from torchdoctor.cli.names import FOLDER, find_named
 from torchdoctor.console import RenderableType, Text
 from torchdoctor.errors import NotARunError, RunError, UsageError
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.report.sheet import Page, Sheet, indent, labelled, show, title, unbroken
 from torchdoctor.report.text import clean, count, cut_middle, number, share, size
-from torchdoctor.store.info import RUNNING
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run
 
 LONG_TEXT = 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchdoctor.findings import Finding, Severity, Verdict
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.report.endings import rank_headline
 from torchdoctor.report.text import clean, count
 
@@ -13,7 +14,6 @@ FEW_STEPS = 20
 """Under this many updates most statistics have nothing to stand on."""
 STUCK = "stuck-at-chance"
 """The symptom of a run that learns nothing; without a cause beside it there is nothing to call clean."""
-RUNNING = "running"
 GENERALISATION = ("overfitting", "inputs-and-labels-unrelated")
 """What cannot be judged without a validation loss, and users take a clean bill for."""
 

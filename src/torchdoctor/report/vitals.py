@@ -11,6 +11,7 @@ import numpy as np
 
 from torchdoctor import signals
 from torchdoctor.findings import Ending, Finding, Proof, Verdict
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.rules.ending import judge_ending
 from torchdoctor.rules.movement import HEALTHY_UPDATES
 from torchdoctor.rules.step_time import read_step_time
@@ -28,7 +29,6 @@ CLEARLY = 3.0
 NO_ENDING = Ending()
 CURVES = 3
 """Losses that are drawn: of more optimizers the first ones."""
-RUNNING = "running"
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import RunError
-from torchdoctor.last_seen import CRASHED, FINISHED, ProcessEnding
+from torchdoctor.last_seen import CRASHED, DIED, FINISHED, RUNNING, ProcessEnding
 from torchdoctor.store.documents import write_json
 from torchdoctor.store.files import replace_file
-from torchdoctor.store.info import DIED, RUNNING, read_info
+from torchdoctor.store.info import read_info
 
 FIELD = "ending"
 """of run.json"""

@@ -13,6 +13,7 @@ from typing import Any
 
 from torchdoctor import __version__
 from torchdoctor.errors import NewerRunError, NotARunError, RunError
+from torchdoctor.last_seen import DIED, RUNNING
 from torchdoctor.opening import open_plain
 from torchdoctor.store.documents import write_json
 from torchdoctor.store.entries import clean_entries
@@ -21,7 +22,6 @@ from torchdoctor.store.names import FORMAT, FileName, is_ours, list_names, run_f
 from torchdoctor.store.process import identify, is_alive
 
 MAX_BYTES = 16_000_000
-RUNNING, DIED = "running", "died"
 STALE_SECONDS = 60.0
 """A run that says it runs and whose process cannot be asked has died if its files are older than that."""
 
@@ -137,8 +137,8 @@ def read_info(path: Path) -> dict[str, Any]:
         raise RunError(
             f"{path} is damaged (cut off, or edited by hand); restore it from a copy or record the run again"
         ) from None
-    is_ours = isinstance(data, dict) and "torchdoctor" in data
-    data = clean_entries(data) if is_ours else {}
+    is_run = isinstance(data, dict) and "torchdoctor" in data
+    data = clean_entries(data) if is_run else {}
     version, author = data.get("format"), data.get("torchdoctor", "of an unknown version")
     if version is None:
         raise NotARunError(f"{path} was not written by torchdoctor; give a folder that `torchdoctor run` made")

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from torchdoctor.errors import NotARunError, RunError
-from torchdoctor.store.info import RUNNING, read_info, read_status
+from torchdoctor.last_seen import RUNNING
+from torchdoctor.store.info import read_info, read_status
 from torchdoctor.store.names import COMPANIONS, RUN_FILE, is_ours
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from torchdoctor.errors import NotARunError, RunError
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.run import UNREAD, Run
 from torchdoctor.store.blocks import Floats, Ints
 from torchdoctor.store.ceiling import Ceiling
 from torchdoctor.store.columns import numbers, vectors
 from torchdoctor.store.digest import Name
 from torchdoctor.store.history import History, State
-from torchdoctor.store.info import RUNNING, read_info, read_status
+from torchdoctor.store.info import read_info, read_status
 from torchdoctor.store.last_seen import last_seen_of_all
 from torchdoctor.store.ledger import FactLog
 from torchdoctor.store.listing import RunEntry, list_runs, remove_run

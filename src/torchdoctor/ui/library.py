@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 
 from torchdoctor.engine import examine
 from torchdoctor.errors import NotARunError, TorchdoctorError
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.run import Run
 from torchdoctor.settings import Settings
 from torchdoctor.shelf import RECORD, is_run, newest_first
-from torchdoctor.store.info import RUNNING
 from torchdoctor.store.journal import JOURNAL
 from torchdoctor.store.listing import RunEntry
 from torchdoctor.store.reader import open_run

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.report.text import clean, cut_middle
-from torchdoctor.store.info import RUNNING
 from torchdoctor.store.listing import RunEntry
 from torchdoctor.ui.library import Library, key_of
 from torchdoctor.ui.templates import render

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchdoctor.findings import Verdict
+from torchdoctor.last_seen import RUNNING
 from torchdoctor.plots.chart import Chart
 from torchdoctor.plots.svg import can_draw, draw_svg
 from torchdoctor.report.examined import WORDS
@@ -16,7 +17,6 @@ from torchdoctor.report.record import describe_figures
 from torchdoctor.report.template import embedded
 from torchdoctor.report.text import clean
 from torchdoctor.run import Run
-from torchdoctor.store.info import RUNNING
 from torchdoctor.store.journal import LONGEST
 from torchdoctor.summary import summary
 from torchdoctor.telling import Opened

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchdoctor.errors import LabError, RunError
-from torchdoctor.store.info import RUNNING, read_info, read_status
+from torchdoctor.last_seen import RUNNING
+from torchdoctor.store.info import read_info, read_status
 from torchdoctor.store.listing import list_runs
 from torchdoctor.store.names import RUN_FILE
 
