@@ -156,3 +156,12 @@ def test_a_parameter_with_the_id_of_one_that_has_gone_is_held(registry: Registry
     registry._held_ids[key] = [id(parameter)]  # as if it had the address of the one before
     optimizer.param_groups[0]["params"].append(parameter)
     assert list(registry.held()) == [id(parameter)]
+
+
+def test_a_part_that_models_share_in_turn_knows_those_alone_that_live(registry: Registry) -> None:
+    """Each registration asks all that are known, so that dead ones would make the next model slower."""
+    shared = nn.Linear(2, 2)
+    for _ in range(20):
+        nn.Sequential(shared)
+    kept = nn.Sequential(shared)
+    assert [reference() for reference in registry.ownership._submodules[id(shared)]] == [kept]

@@ -52,12 +52,18 @@ class Ownership:
     def _note(self, holders: Holders, thing: Any, module: nn.Module) -> None:
         if thing is None:
             return
-        known = holders.setdefault(id(thing), [])
-        if not any(reference() is module for reference in known):
-            known.append(weakref.ref(module))
-            self._added += 1
-            if self._added > self._sweep_at:
-                self._sweep()
+        known, alive = holders.get(id(thing), []), []
+        for reference in known:
+            holder = reference()
+            if holder is module:
+                return
+            if holder is not None:
+                alive.append(reference)
+        # a part that many models share in turn must not get slower with each of them
+        holders[id(thing)] = [*alive, weakref.ref(module)]
+        self._added += 1
+        if self._added > self._sweep_at:
+            self._sweep()
 
     def _sweep(self) -> None:
         for holders in (self._parameters, self._submodules):
