@@ -52,8 +52,8 @@ class Ownership:
     def _note(self, holders: Holders, thing: Any, module: nn.Module) -> None:
         if thing is None:
             return
-        known, alive = holders.get(id(thing), []), []
-        for reference in known:
+        alive: list[weakref.ref[nn.Module]] = []
+        for reference in holders.get(id(thing), ()):
             holder = reference()
             if holder is module:
                 return
