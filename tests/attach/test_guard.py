@@ -346,3 +346,19 @@ def test_a_switch_works_over_a_wrapper_of_ours_and_may_stay_out() -> None:
     patches.remove()
     assert "item" not in vars(torch.Tensor)
     del SITES["test: read over"], SITES["test: read under"]
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_an_error_without_a_text_stays_inside() -> None:
+    @guarded("unspeakable in a test")
+    def site() -> None:
+        raise UnspeakableError
+
+    guard.reset()
+    assert [site() for _ in range(4)] == [None] * 4
+    assert guard.disabled()["unspeakable in a test"] == "UnspeakableError"
+    guard.reset()

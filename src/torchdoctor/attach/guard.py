@@ -45,13 +45,19 @@ class Site:
 
     def failed(self, error: Exception) -> None:
         self.failures += 1
-        self.reason = f"{type(error).__name__}: {error}"
-        if self.failures == 1:
-            said = "the measurement is left out; training is not affected"
-            log.warning("torchdoctor: internal error at '%s' (%s): %s", self.name, self.reason, said)
-            log.debug("torchdoctor: traceback of %s", self.name, exc_info=error)
-        if self.failures >= FAILURES_ALLOWED:
-            self.off = True
+        self.off = self.failures >= FAILURES_ALLOWED
+        self.reason = type(error).__name__
+        try:
+            self.reason = f"{self.reason}: {error}"
+            if self.failures == 1:
+                self._report(error)
+        except Exception as second:  # of the error's own __str__, or of a handler that the script gave its logging
+            let_through(second)
+
+    def _report(self, error: Exception) -> None:
+        said = "the measurement is left out; training is not affected"
+        log.warning("torchdoctor: internal error at '%s' (%s): %s", self.name, self.reason, said)
+        log.debug("torchdoctor: traceback of %s", self.name, exc_info=error)
 
 
 class State:
