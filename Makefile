@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages bench-live-view bench-faults bench-suites clean
+.PHONY: setup setup-test demo test lint bench-overhead bench-diagnosis bench-births bench-pages bench-live-view bench-faults bench-suites bench-field clean
 
 setup: .setup-base
 setup-test: .setup-test
@@ -60,6 +60,9 @@ bench-faults: .setup-test
 
 bench-suites: .setup-base
 	$(BIN)/python benchmarks/suites/run.py --write $(BENCH)
+
+bench-field: .setup-base
+	$(BIN)/python benchmarks/field/run.py --write $(BENCH)
 
 clean:
 	rm -rf $(VENV) .setup-* build dist
