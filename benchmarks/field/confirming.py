@@ -73,6 +73,8 @@ def _with_harm(case: Case, result: Confirmation, healthy: dict[tuple[str, str], 
     sound = healthy.get((case.project.name, case.program.name))
     if case.fault is None or sound is None or any(m is None for m in sound.metrics):
         return result
+    if case.fault.slower is not None:
+        return _with_delay(case.fault.slower, result, sound)
     good = [m for m in sound.metrics if m is not None]
     higher = case.program.metric.better == HIGHER
     worst = min(good) if higher else max(good)
@@ -80,6 +82,14 @@ def _with_harm(case: Case, result: Confirmation, healthy: dict[tuple[str, str], 
     if not harmless:
         return result
     objection = f"does not harm: {', '.join(f'{m:.4g}' for m in harmless)}, healthy at worst {worst:.4g}"
+    return Confirmation(result.label, result.metrics, result.cpu_seconds, (*result.objections, objection))
+
+
+def _with_delay(slower: float, result: Confirmation, sound: Confirmation) -> Confirmation:
+    ratio = result.cpu_seconds / sound.cpu_seconds
+    if ratio >= slower:
+        return result
+    objection = f"takes {ratio:.2f} times the processor time of the healthy program, expected at least {slower:g}"
     return Confirmation(result.label, result.metrics, result.cpu_seconds, (*result.objections, objection))
 
 

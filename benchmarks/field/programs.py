@@ -92,6 +92,8 @@ class Fault:
     """one sentence: what is wrong, and what it does to the program"""
     arguments: tuple[str, ...] | None = None
     """instead of the program's"""
+    slower: float | None = None
+    """for faults of speed: the program takes at least so many times the healthy program's processor time"""
     edits: dict[str, Edit] = field(default_factory=dict)
     """by file: `train.py`, or a path below what `copies` put beside it"""
 
