@@ -1,6 +1,5 @@
 """skorch: a scikit-learn interface to networks; the loop is in NeuralNet.fit."""
 
-from field.edits import replace
 from field.programs import HIGHER, Environment, Fault, Metric, Program
 
 ENVIRONMENT = Environment(requires=("skorch==1.4.0",))

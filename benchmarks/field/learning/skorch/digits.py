@@ -34,6 +34,8 @@ class Net(nn.Module):
         return torch.softmax(self.output(X), dim=-1)
 
 
-net = NeuralNetClassifier(Net, max_epochs=args.epochs, lr=args.lr, batch_size=args.batch_size, iterator_train__shuffle=True)
+net = NeuralNetClassifier(
+    Net, max_epochs=args.epochs, lr=args.lr, batch_size=args.batch_size, iterator_train__shuffle=True
+)
 net.fit(X_train, y_train)
 print("metric accuracy", net.score(X_test, y_test))
