@@ -24,9 +24,9 @@ class VirtualEnvironment:
     """A virtual environment in a folder. Where it has a base, it sees the base's packages, too."""
 
     def __init__(self, folder: Path, base: VirtualEnvironment | None = None) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()  # the cache may be a link to one that several checkouts share
         self.base = base
-        self.python = folder / "bin" / "python"
+        self.python = self.folder / "bin" / "python"
 
     @property
     def packages(self) -> Path:
