@@ -9,9 +9,11 @@ from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=0)
+parser.add_argument("--optimizer", choices=["SGD", "Adam"], default="SGD")
 parser.add_argument("--lr", type=float, default=0.1)
-parser.add_argument("--epochs", type=int, default=40)
-parser.add_argument("--batch-size", type=int, default=128)
+parser.add_argument("--epochs", type=int, default=25)
+parser.add_argument("--batch-size", type=int, default=64)
+parser.add_argument("--dropout", type=float, default=0.2)
 args = parser.parse_args()
 torch.manual_seed(args.seed)
 np.random.seed(args.seed)
@@ -23,11 +25,11 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random
 
 
 class Net(nn.Module):
-    def __init__(self, hidden=64):
+    def __init__(self, hidden=64, dropout=0.2):
         super().__init__()
         self.hidden = nn.Linear(64, hidden)
         self.output = nn.Linear(hidden, 10)
-        self.dropout = nn.Dropout(0.2)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, X):
         X = self.dropout(torch.relu(self.hidden(X)))
@@ -35,7 +37,15 @@ class Net(nn.Module):
 
 
 net = NeuralNetClassifier(
-    Net, max_epochs=args.epochs, lr=args.lr, batch_size=args.batch_size, iterator_train__shuffle=True
+    Net,
+    module__dropout=args.dropout,
+    optimizer=getattr(torch.optim, args.optimizer),
+    max_epochs=args.epochs,
+    lr=args.lr,
+    batch_size=args.batch_size,
+    iterator_train__shuffle=True,
 )
+if args.optimizer == "SGD":
+    net.set_params(optimizer__momentum=0.9)
 net.fit(X_train, y_train)
 print("metric accuracy", net.score(X_test, y_test))
