@@ -60,20 +60,16 @@ FAULTS = [
         arguments=("--decay", "1"),
     ),
     Fault(
-        "old-optimizer",
-        "transfer",
-        accepted=("parameters-not-optimized",),
-        category="defect",
-        source="https://github.com/microsoft/nni/issues/4521",
-        mistake="The optimizer is made before the last layer is replaced, so the new layer is never trained.",
+        "quick-decay",
+        "digits-cosine",
+        accepted=("learning-rate-decayed-too-early", "scheduler-misuse"),
+        category="condition",
+        source="https://github.com/novioleo/FOTS/issues/13",
+        mistake="The learning rate is divided by ten after every epoch, so learning ends after the first epochs.",
         edits={
             "train.py": in_turn(
-                replace("optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)\n", ""),
-                replace(
-                    "network[1] = nn.Linear(32, 5)\n",
-                    "optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)\n"
-                    "network[1] = nn.Linear(32, 5)\n",
-                ),
+                replace("CosineAnnealingLR(T_max=args.epochs)", "ExponentialLR(gamma=0.1)"),
+                replace("import BestModelRestore, CosineAnnealingLR,", "import BestModelRestore, ExponentialLR,"),
             )
         },
     ),
