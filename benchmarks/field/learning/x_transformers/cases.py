@@ -59,19 +59,6 @@ FAULTS = [
         arguments=("--ignored", "-100"),
     ),
     Fault(
-        "probabilities",
-        "digits",
-        accepted=("softmax-before-cross-entropy",),
-        category="defect",
-        source="https://github.com/Lightning-AI/pytorch-lightning/issues/6328",
-        mistake="The softmax of the output is taken before a loss that takes it again, so learning is slow.",
-        edits={
-            "train.py": replace(
-                "cross_entropy(model(images), labels)", "cross_entropy(model(images).softmax(1), labels)"
-            )
-        },
-    ),
-    Fault(
         "gradients-kept",
         "copying",
         accepted=("missing-zero-grad",),
