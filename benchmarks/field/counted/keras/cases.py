@@ -57,16 +57,18 @@ FAULTS = [
     ),
     Fault(
         "last-layer",
-        "cancer",
+        "images-cnn",
         accepted=("misplaced-activation", "wrong-loss-for-task"),
         category="defect",
         source="https://geeksmental.com/question/why-does-accuracy-remain-the-same",
         mistake="The last layer is a ReLU, but the loss expects probabilities.",
-        edits={SCRIPT: replace('1, "sigmoid")', '1, "relu")')},
+        edits={
+            SCRIPT: replace('layers.Dense(10, activation="softmax")', 'layers.Dense(10, activation="relu")', times=2)
+        },
     ),
     Fault(
         "file-order",
-        "wine",
+        "images-dense",
         accepted=("train-validation-mismatch", "not-shuffled"),
         category="evaluation",
         source="https://github.com/keras-team/keras/issues/8346",

@@ -51,7 +51,7 @@ FAULTS = [
     ),
     Fault(
         "test-mode",
-        "nodes-sage",
+        "nodes-gat",
         accepted=("train-mode-in-evaluation",),
         category="evaluation",
         source="https://github.com/giotto-ai/giotto-deep/issues/40",
