@@ -37,7 +37,7 @@ FAULTS = [
         accepted=("unnormalized-inputs",),
         category="data",
         source="https://github.com/dreamquark-ai/tabnet/issues/523",
-        mistake="The targets are in the thousands, and the network starts near zero and does not get there.",
+        mistake="The targets are in the hundred thousands, and the network starts near zero and does not get there.",
         edits={
             SCRIPT: in_turn(
                 replace("scaler.transform(y_train[:, None])", "y_train[:, None]"),

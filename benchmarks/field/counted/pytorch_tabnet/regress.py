@@ -16,7 +16,7 @@ args = parser.parse_args()
 np.random.seed(args.seed)
 
 X, y = make_friedman1(1500, n_features=args.features, noise=0.5, random_state=args.seed)
-y = 100 * y
+y = 10000 * y
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=args.seed)
 X_train, X_valid, y_train, y_valid = train_test_split(X_train, y_train, test_size=0.2, random_state=args.seed)
 scaler = StandardScaler().fit(y_train[:, None])

@@ -78,14 +78,12 @@ FAULTS = [
         accepted=(),
         category="numerics",
         source="https://github.com/pyg-team/pytorch_geometric/issues/2073",
-        mistake="Correlations serve as edge weights, so some degrees are negative and their roots NaN.",
+        mistake="The edge weights are signed, so some degrees are negative and their roots NaN.",
         edits={
             SCRIPT: in_turn(
                 replace(
                     "data = transform(data)",
-                    "data = transform(data)\n"
-                    "centred = data.x - data.x.mean(1, keepdim=True)\n"
-                    "weight = (centred[edge_index[0]] * centred[edge_index[1]]).sum(1)",
+                    "data = transform(data)\nweight = torch.randn(edge_index.shape[1])",
                 ),
                 replace("model(data.x, data.edge_index)", "model(data.x, data.edge_index, weight)", times=2),
             )
