@@ -105,4 +105,22 @@ FAULTS = [
             )
         },
     ),
+    Fault(
+        "half",
+        "friedman",
+        accepted=("half-precision-underflow", "division-by-zero"),
+        category="numerics",
+        source="https://github.com/keras-team/keras/issues/11860",
+        mistake="Everything is computed in float16, where Adam's epsilon is zero.",
+        edits={SCRIPT: insert_after("keras.utils.set_random_seed", 'keras.config.set_floatx("float16")')},
+    ),
+    Fault(
+        "direction",
+        "wine",
+        accepted=(),
+        category="evaluation",
+        source="https://github.com/tensorflow/tensorflow/issues/44509",
+        mistake="A score is monitored as if it were a loss, so the worst weights are restored.",
+        edits={SCRIPT: replace('EarlyStopping(monitor="val_loss"', 'EarlyStopping(monitor="val_accuracy", mode="min"')},
+    ),
 ]

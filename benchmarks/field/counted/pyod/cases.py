@@ -44,7 +44,7 @@ FAULTS = [
         accepted=("unnormalized-inputs",),
         category="data",
         source="https://github.com/yzhao062/pyod/issues/391",
-        mistake="The features are divided by their means instead of their standard deviations, some of which are near zero.",
+        mistake="The features are divided by their means, not their standard deviations, and some means are near zero.",
         edits={"pyod/models/base_dl.py": replace("np.std(X, axis=0)", "np.mean(X, axis=0)")},
     ),
 ]

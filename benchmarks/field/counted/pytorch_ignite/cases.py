@@ -71,4 +71,13 @@ FAULTS = [
         slower=1.4,
         edits={SCRIPT: replace("Events.EPOCH_COMPLETED, lambda", "Events.ITERATION_COMPLETED, lambda")},
     ),
+    Fault(
+        "score-direction",
+        "friedman",
+        accepted=(),
+        category="evaluation",
+        source="https://github.com/Project-MONAI/MONAI/issues/2467",
+        mistake="The score to maximize is the error, so training stops early and the worst model is kept.",
+        edits={SCRIPT: replace('-engine.state.metrics["mse"]', 'engine.state.metrics["mse"]')},
+    ),
 ]

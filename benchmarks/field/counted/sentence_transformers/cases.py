@@ -66,4 +66,14 @@ FAULTS = [
             )
         },
     ),
+    Fault(
+        "evaluations",
+        "pairs-static",
+        accepted=("periodic-stall",),
+        category="speed",
+        source="https://github.com/huggingface/sentence-transformers/issues/3281",
+        mistake="The evaluator runs after every step instead of every epoch.",
+        slower=1.4,
+        edits={SCRIPT: replace('eval_strategy="epoch"', 'eval_strategy="steps",\n    eval_steps=1')},
+    ),
 ]
