@@ -29,17 +29,8 @@ PROGRAMS = [
 
 FAULTS = [
     Fault(
-        "single-patients",
-        "cox",
-        accepted=("batch-too-small", "no-parameter-update"),
-        category="condition",
-        source="https://github.com/Novartis/torchsurv/issues/35",
-        mistake="A batch holds one patient, whom the loss compares with nobody, so it is always zero.",
-        arguments=("--batch-size", "1"),
-    ),
-    Fault(
         "raw-features",
-        "weibull",
+        "cox",
         accepted=("unnormalized-inputs",),
         category="data",
         source="https://github.com/jaredleekatzman/DeepSurv/issues/14",
