@@ -105,7 +105,7 @@ class Ceiling:
 
     def describe(self) -> dict[str, str]:
         """What was left out, as text by kind."""
-        return {kind: times(count) for kind, count in self.skipped.most_common()}
+        return {kind: times(count) for kind, count in self.skipped.most_common() if count}
 
 
 def times(count: int) -> str:

@@ -5,7 +5,7 @@ import pytest
 
 from building import RunBuilder, findings
 from torchdoctor import signals
-from torchdoctor.facts import CallSiteFact, OrderFact
+from torchdoctor.facts import CallSiteFact, OrderFact, PhaseFact
 from torchdoctor.findings import Proof, RuledOut, Severity
 
 NAME = "missing-zero-grad"
@@ -27,6 +27,20 @@ def test_gradients_that_are_never_cleared() -> None:
     assert found.fix.code == "self.opt.zero_grad()\nloss.backward()"
     assert found.where[0].line == 40
     assert any(e.spark for e in found.evidence)
+
+
+def test_accumulated_gradients_are_cleared_after_the_step() -> None:
+    run = (
+        RunBuilder(100)
+        .scalar(signals.GRADIENTS_CLEARED, 0.0, key="0", steps=range(1, 100))
+        .optimizer("SGD", lr=0.1)
+        .fact(PhaseFact(100, 400, 400, 0, 0, 0, None))
+        .fact(CallSiteFact("backward", "train.py", 40, "(loss / 4).backward()"))
+        .fact(CallSiteFact("step", "train.py", 42, "opt.step()"))
+        .build()
+    )
+    (found,) = findings(run, NAME)
+    assert found.fix.code == "opt.step()\nopt.zero_grad()"
 
 
 def test_clearing_on_every_fourth_step_only() -> None:

@@ -67,6 +67,8 @@ RULE = Rule(
     ),
 )
 
+ACCUMULATES = 1.5
+"""Backward passes per optimizer step above which a loop accumulates gradients."""
 SHARE = 0.5
 """No loop clears on fewer than half of its updates on purpose; one that clears every k-th has (k-1)/k."""
 MIN_UPDATES = 5
@@ -125,8 +127,6 @@ def _finding(run: Run, key: str, trace: Trace, kept: float) -> Finding:
         text = f"the gradient norm went from {curves.figure(first)} at the start to as much as {curves.figure(peak)}"
         evidence.append(Evidence(text, GRADIENT_GLOBAL_L2.name, peak, spark=curves.spark(norm.values)))
     built = [Place(file=optimizer.file, line=optimizer.line)] if optimizer else []
-    site = call_site(run, "backward")
-    called = f"{name}.zero_grad()" + (f"\n{site.code}" if site and site.code else "")
     return RULE.finding(
         severity=Severity.ERROR,
         confidence=0.99 if kept > 0.95 else 0.9,
@@ -139,6 +139,20 @@ def _finding(run: Run, key: str, trace: Trace, kept: float) -> Finding:
         first_step=int(trace.steps[0]),
         last_step=int(trace.steps[-1]),
         evidence=evidence,
-        fix=Fix("Clear the gradients once per update, before backward.", called),
+        fix=_fix(run, name),
         symptoms=("diverging",),
     )
+
+
+def _fix(run: Run, name: str) -> Fix:
+    """Where gradients are accumulated, clearing before each backward pass would lose all but the last of them."""
+    phase, clear = run.phase, f"{name}.zero_grad()"
+    if phase is not None and phase.backwards > ACCUMULATES * phase.updates:
+        step = call_site(run, "step")
+        lines = [step.code, clear] if step and step.code else [clear]
+        return Fix(
+            "Clear the gradients once per optimizer step, right after it: they are accumulated.", "\n".join(lines)
+        )
+    backward = call_site(run, "backward")
+    lines = [clear, backward.code] if backward and backward.code else [clear]
+    return Fix("Clear the gradients once per update, before backward.", "\n".join(lines))
