@@ -44,13 +44,21 @@ def find_own_folders(path: list[str]) -> list[str]:
     """Those of a search path that PYTHONPATH names and that no packages are installed in."""
     if sys.flags.ignore_environment:
         return []
-    named = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
-    return [entry for entry in path if os.path.abspath(entry) in named and _holds_own_modules(entry)]
+    named = {_absolute(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    return [entry for entry in path if _absolute(entry) in named and _holds_own_modules(entry)]
+
+
+def _absolute(folder: str) -> str:
+    """The absolute path, or the path as it is where the current folder has been deleted."""
+    try:
+        return os.path.abspath(folder)
+    except FileNotFoundError:
+        return folder
 
 
 def _holds_own_modules(folder: str) -> bool:
     """Not where packages are installed: what stands there is meant for everybody, us included."""
-    if os.path.basename(os.path.abspath(folder)) in INSTALLED_IN:
+    if os.path.basename(_absolute(folder)) in INSTALLED_IN:
         return False
     try:
         names = os.listdir(folder)

@@ -35,14 +35,22 @@ def observed(request: Request, since: float) -> Iterator[None]:
     is readable, but nobody says how it ended.
     """
     owner, observer = os.getpid(), None
+    _RUNNING.clear()
     if can_leave() and is_first_here():
         with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
             observer = _Observer(request, since)
+            _RUNNING.append(observer)
     try:
         yield
     finally:
         if observer is not None and os.getpid() == owner:
             observer.dismiss()
+
+
+def dismiss_observer() -> None:
+    """End the process beside this one: another program takes our place, and there is nothing of ours to tell."""
+    for observer in _RUNNING:
+        observer.dismiss()
 
 
 class _Observer:
@@ -70,3 +78,7 @@ class _Observer:
         if self._born is not None and birth_of(self._pid) == self._born:
             with contextlib.suppress(OSError):
                 os.kill(self._pid, signal.SIGKILL)
+
+
+_RUNNING: list[_Observer] = []
+"""The observer of this process, if there is one."""

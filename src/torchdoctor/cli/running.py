@@ -22,7 +22,7 @@ from torchdoctor.attach.script import Around, Ending, around, die_by
 from torchdoctor.attach.shadowing import own_modules
 from torchdoctor.attach.target import COMMAND, Target
 from torchdoctor.attach.voice import say, standard_error
-from torchdoctor.cli.observing import observed
+from torchdoctor.cli.observing import dismiss_observer, observed
 from torchdoctor.cli.wishes import is_writable
 from torchdoctor.errors import HALTED, TorchdoctorError
 from torchdoctor.findings import Severity, Verdict
@@ -132,14 +132,16 @@ def _follow(request: Request, since: float, view: OpenView | None) -> Around[int
     attachment = Attachment(request.options)
     attachment.begin()
     follow(request.options)
-    watch_for_exec(lambda: _warn_of_exec(request, attachment))
+    watch_for_exec(lambda: _warn_of_exec(request, attachment, since))
     ending = yield from _run(request, request.options, attachment)
     return Conclusion(request, ending, since, attachment, view).status() if attachment.is_here else ending.status
 
 
-def _warn_of_exec(request: Request, attachment: Attachment) -> None:
+def _warn_of_exec(request: Request, attachment: Attachment, since: float) -> None:
     if attachment.is_here:
         attachment.flush(EXEC_SECONDS)
+        if not taken_places(request.options, since):
+            dismiss_observer()
     if attachment.is_here and speaks():
         say(
             "the script is replacing itself with another program (os.exec), so its record ends here; to record that "
