@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the program printed the same measures and ended the same way."""
+        """Return whether the program printed the same measures and ended the same way."""
         return (self.bare.status, repr(self.bare.metrics)) == (self.recorded.status, repr(self.recorded.metrics))
 
 

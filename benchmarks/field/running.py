@@ -52,7 +52,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a tool said of a program."""
+    """The findings of a tool on one program."""
 
     findings: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None

@@ -64,7 +64,7 @@ def _by(outcomes: Iterable[Outcome], what: str, key) -> str:  # type: ignore[no-
 
 
 def misses(outcomes: Iterable[Outcome]) -> list[str]:
-    """What was said instead of the right cause. Only of cases that may be read."""
+    """Describe what was said instead of the right cause, for cases that may be read."""
     faults = [o for o in outcomes if not o.is_healthy and not o.is_right_first and o.half != COUNTED]
     return [f"{o.label} ({' or '.join(o.accepted or ()) or 'no name'}): {_said(o)}" for o in faults]
 
