@@ -405,7 +405,7 @@ def test_pages_fit_a_phone(look: Any, path: str) -> None:
         opened.page.wait_for_selector(".chart .main-svg")
     if "run" in path:
         opened.page.wait_for_selector("article.finding")
-    assert opened.page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    opened.page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
 
 
 def test_two_runs_are_chosen_and_compared(look: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from torchdoctor.distributions.gaps import nanmedian
 from torchdoctor.findings import Finding
 from torchdoctor.plots.chart import Chart, axes, between, line, mark_findings, tell_when
 from torchdoctor.plots.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
@@ -159,7 +160,7 @@ def _medians(values: Floats, reach: int) -> Floats:
     """Median of the rows before each, at most `reach` of them; NaN for the first."""
     padded = sliding_window_view(np.pad(values, (reach, 0), constant_values=np.nan), reach)[:-1]
     medians = np.full(len(values), np.nan)
-    medians[1:] = np.nanmedian(padded[1:], axis=1)
+    medians[1:] = nanmedian(padded[1:], axis=1)
     return medians
 
 
