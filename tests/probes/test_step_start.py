@@ -73,3 +73,19 @@ def test_a_batch_that_is_still_to_be_used_is_held() -> None:
     start.fetched([torch.zeros(2)], [], 0)
     start.exhausted()
     assert len(start.batches) == 1
+
+
+@pytest.mark.parametrize("lead", [0, 1])
+def test_batches_whose_update_is_over_are_held_no_longer_than_the_script_holds_them(lead: int) -> None:
+    start = StepStart()
+    batches = [torch.full((2,), float(n)) for n in range(6)]
+    references = [weakref.ref(batch) for batch in batches]
+    before = -lead
+    while batches:
+        start.fetched(batches.pop(0), [], 0, ("train", 1), max(0, before))
+        before += 1
+        if before > 0:
+            start.updated()
+    assert start.lead == lead
+    held = [reference() is not None for reference in references]
+    assert held == [False] * (6 - lead) + [True] * lead

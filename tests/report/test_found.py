@@ -137,7 +137,7 @@ def test_our_own_health_hides_nothing() -> None:
     assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.31 s in all"]
     short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.8)
     assert describe_health(RunBuilder().fact(short).build()) == [
-        "measuring took 0.8 s, 2 % of the step time, inside its budget of 0.5 s and 1 %"
+        "measuring took 0.8 s, 2 % of the step time, inside its budget of 0.25 s and 1 %"
     ]
     assert describe_health(RunBuilder().build()) == []
     assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]

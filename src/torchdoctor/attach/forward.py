@@ -148,6 +148,7 @@ class ForwardWatch:
         if torch.is_grad_enabled():
             self._contexts = 0
         self._stack.clear()
+        self._wake()
         self._pass = None
         self._held = None
         self._looking = False
@@ -159,6 +160,7 @@ class ForwardWatch:
         if session.context.step != self._step:
             self._step = session.context.step
             self._stack.clear()
+            self._wake()
         if self._stack:
             if module is self._stack[-1] or type(self._stack[-1]).__name__ == "OptimizedModule":
                 self._stack.append(module)
@@ -211,6 +213,8 @@ class ForwardWatch:
         self._armed = max(0, self._armed - 1)
         if grad and session.device.measuring:
             session.device.begin(FORWARD)
+        if self.calls is not None and not (self._looking or session.structural):
+            self.calls.rest()
 
     def _look_at_inputs(self, seen: Pass, named: dict[str, Tensor]) -> None:
         session, tensors = self.session, list(named.values())
@@ -298,6 +302,13 @@ class ForwardWatch:
     def _pop(self, module: nn.Module) -> None:
         while self._stack and self._stack.pop() is not module:
             pass
+        if not self._stack:
+            self._wake()
+
+    def _wake(self) -> None:
+        """No pass runs whose inside is passed over."""
+        if self.calls is not None:
+            self.calls.wake()
 
     def _end_pass(self, output: Any) -> None:
         seen, self._pass = self._pass, None

@@ -28,7 +28,7 @@ class LossSites:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._allowance = Allowance()
+        self._allowance = Allowance(session.ceiling)
 
     def loss_site(self, function: str, original: Callable[..., Any]) -> Callable[..., None]:
         """A handler for one loss function."""

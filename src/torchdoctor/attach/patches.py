@@ -311,26 +311,30 @@ class Switch:
 
     def __init__(self, replaced: _Instrumented | _Replaced, gate: Gate, stays: bool) -> None:
         self._replaced, self._gate, self._stays = replaced, gate, stays
+        self.is_on = False
         self._is_in = False
         self._times = 0
 
-    @property
-    def is_on(self) -> bool:
-        return self._gate.open
+    def rest(self) -> None:
+        """Let calls pass until `wake`, without switching off: those inside a call whose inside is of no interest."""
+        self._gate.open = False
+
+    def wake(self) -> None:
+        self._gate.open = self.is_on
 
     @property
     def name(self) -> str:
         return self._replaced.name
 
     def on(self) -> None:
-        self._gate.open = True
+        self.is_on = self._gate.open = True
         worn = self._times >= SWITCHES and not self._stays
         if not self._is_in and not worn and self._replaced.is_free:
             self.place()
             self._times += self._replaced.wears_out
 
     def off(self) -> None:
-        self._gate.open = False
+        self.is_on = self._gate.open = False
         if self._times < SWITCHES or not self._stays:
             self.lift()
 

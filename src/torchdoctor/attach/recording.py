@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +81,16 @@ class LateRecorder:
             getattr(recorder, name)(*arguments)
         self._waiting.clear()
         self.scalar = recorder.scalar  # type: ignore[method-assign] - the hot path pays for no extra call
+        self.scalars = recorder.scalars  # type: ignore[method-assign]
         self.fact = recorder.fact  # type: ignore[method-assign]
         self.matrix = recorder.matrix  # type: ignore[method-assign]
         self.histogram = recorder.histogram  # type: ignore[method-assign]
 
     def scalar(self, name: str, step: int, value: float, key: str = "") -> None:
         self._wait("scalar", name, step, value, key)
+
+    def scalars(self, rows: Sequence[tuple[str, str, int, float]]) -> None:
+        self._wait("scalars", rows)
 
     def matrix(self, step: int, columns: tuple[str, ...], values: dict[str, NDArray[np.float32]]) -> None:
         self._wait("matrix", step, columns, values)

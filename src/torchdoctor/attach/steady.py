@@ -28,7 +28,8 @@ from torchdoctor.probes.spikes import LossWatch
 if TYPE_CHECKING:
     from torchdoctor.attach.session import Session
 
-LOSS_TRAIN, LEARNING_RATE = signals.LOSS_TRAIN.name, signals.LEARNING_RATE.name
+LOSS_TRAIN, LOSS_EVENTS = signals.LOSS_TRAIN.name, signals.LOSS_EVENTS.name
+LEARNING_RATE = signals.LEARNING_RATE.name
 ROWS = 16
 """Counted steps that are written together: what is done at once costs a fraction of what is done each step."""
 ROWS_SECONDS = 0.25
@@ -178,16 +179,17 @@ class Steady:
             return
         session = self._session
         step = session.context.step - len(rows)
-        scalar = session.context.record.scalar
         divisor = self._session.training_loss.division.divisor
+        written: list[tuple[str, str, int, float]] = []
         for at, (losses, rates, _) in enumerate(rows, step):
             if losses:
-                scalar(LOSS_TRAIN, at, divisor * sum(losses) / len(losses))
+                written.append((LOSS_TRAIN, "", at, divisor * sum(losses) / len(losses)))
             if len(losses) > 1:
-                scalar(signals.LOSS_EVENTS.name, at, float(len(losses)))
+                written.append((LOSS_EVENTS, "", at, float(len(losses))))
             for g, rate in enumerate(rates):
                 plain = rate if type(rate) is float else number(rate)
                 if plain is not None:
-                    scalar(LEARNING_RATE, at, plain, group_key(self._key, g))
+                    written.append((LEARNING_RATE, group_key(self._key, g), at, plain))
+        session.context.record.scalars(written)
         seconds, own = session.clock.count(step, [end for _, _, end in rows], guard.STATE.own_now())
         session.governor.earned(seconds, min(own, seconds), 0.0, step, counted=len(rows))

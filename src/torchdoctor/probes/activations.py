@@ -21,8 +21,10 @@ from torchdoctor.probes.tensors import HISTOGRAM_GROWTH
 DEAD_WINDOW = 8
 """Looks over which a unit must have been silent to count as dead."""
 MODULES_LIMIT = 512
-ELEMENTS_LIMIT = 2_000_000
+ELEMENTS_LIMIT = 1 << 18
 """Larger outputs are measured on a part of their samples."""
+HISTOGRAM_ELEMENTS = 1 << 16
+"""Elements, spread over an output, that are enough to draw how its values are distributed."""
 
 KINDS: dict[type[nn.Module], str] = {
     nn.ReLU: "relu",
@@ -111,7 +113,7 @@ class ActivationProbe:
         output = thin(output.detach())
         self._rows[name] = stats.activation(output, kind)
         if self._context.step >= self._histogram_at:
-            self._histograms[name] = stats.histograms([output])[0]
+            self._histograms[name] = stats.histograms([_spread(output)])[0]
         units = int(output.shape[unit_dim]) if output.dim() > 1 else None
         if kind in RELU_LIKE and units:
             self._alive[name] = stats.alive_units(output, unit_dim)
@@ -188,3 +190,9 @@ def thin(tensor: Tensor) -> Tensor:
         return tensor
     stride = min(tensor.shape[0], -(-tensor.numel() // ELEMENTS_LIMIT))
     return tensor[::stride]
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    """Elements from all over a large output."""
+    stride = tensor.numel() // HISTOGRAM_ELEMENTS
+    return tensor if stride < 2 else tensor.reshape(-1)[:: stride | 1]  # odd, so that it does not follow the rows

@@ -116,18 +116,19 @@ class Clock:
 
     def count(self, step: int, ends: list[float], own_seconds: float) -> tuple[float, float]:
         """The same for steps of which only the whole is known; what is data is shared out evenly."""
-        since = before = self._step_end if self._step_end is not None else ends[0]
+        since = self._step_end if self._step_end is not None else ends[0]
         own = own_seconds - self._own_at_begin
-        scalar = self._context.record.scalar
-        whole = max(ends[-1] - since, 1e-9)
+        whole, steps = max(ends[-1] - since, 1e-9), range(step, step + len(ends))
         self.usual += SMOOTHING * (whole / len(ends) - self.usual)
-        scalar(TIME_OWN, step, own / len(ends))
-        for at, end in enumerate(ends, step):
-            scalar(TIME_STEP, at, end - before)
-            if self.samples:
-                scalar(TIME_DATA, at, self.data / len(ends))
-                scalar(SAMPLES_PER_SECOND, at, self.samples / whole)
-            before = end
+        rows = [
+            (TIME_STEP, "", at, end - before) for at, end, before in zip(steps, ends, [since, *ends[:-1]], strict=True)
+        ]
+        rows.append((TIME_OWN, "", step, own / len(ends)))
+        if self.samples:
+            data, rate = self.data / len(ends), self.samples / whole
+            for at in steps:
+                rows += ((TIME_DATA, "", at, data), (SAMPLES_PER_SECOND, "", at, rate))
+        self._context.record.scalars(rows)
         self.data, self.samples = 0.0, 0
         self._step_end = self._last_end = ends[-1]
         self._begin = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ class Recorder(Protocol):
     """The part of the store's recorder that probes use."""
 
     def scalar(self, name: str, step: int, value: float, key: str = "") -> None: ...
+    def scalars(self, rows: Sequence[tuple[str, str, int, float]]) -> None: ...
     def matrix(self, step: int, columns: tuple[str, ...], values: dict[str, NDArray[np.float32]]) -> None: ...
     def histogram(self, step: int, signal_name: str, columns: tuple[str, ...], counts: NDArray[Any]) -> None: ...
     def fact(self, fact: Fact, step: int, subject: str = "") -> None: ...

@@ -1,7 +1,7 @@
 """What a step began with, kept until the next one begins: the batches that a loader gave, and torch's random state.
 
-Both are what it takes to run the step again. Batches are kept as they came, without a copy, and no longer than the
-loop itself would keep them but for one; from the end of a walk on, only while the script has them. The random state
+Both are what it takes to run the step again. Batches are kept as they came, without a copy; those whose update is over,
+only while the script has them: it may leave its loop at any step. The random state
 (5 KB) is taken only in loops that are seen to draw from it between an update and the backward that follows.
 """
 
@@ -134,14 +134,14 @@ class StepStart:
         return [held[0] for batch in this if (held := batch.get()) is not None]
 
     def updated(self) -> None:
-        """An update is over: the next step begins."""
-        if self._is_over:
-            self._let_go()
+        """An update is over: the next step begins, with the batches that were fetched ahead for it."""
+        self._let_go(0 if self._is_over else self.lead if self._learned else 1)
         if self.draws:
             self.random = _state()
 
-    def _let_go(self) -> None:
-        for batch in self._held:
+    def _let_go(self, newest: int = 0) -> None:
+        """All but so many of the newest."""
+        for batch in self._held[: len(self._held) - newest]:
             batch.let_go()
 
     def look(self) -> None:

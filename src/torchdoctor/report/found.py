@@ -268,7 +268,7 @@ def _describe_cost(run: Run, health: HealthFact) -> list[str]:
     elif health.overhead is not None:
         allowed = health.budget + (unnoticed * health.overhead / own if own else 0.0)
         took = "" if own is None else f"{own:.2g} s, "
-        budget = f"{'' if own is None else f'{unnoticed:.1g} s and '}{share(health.budget)}"
+        budget = f"{'' if own is None else f'{unnoticed:.2g} s and '}{share(health.budget)}"
         over = f"more than its budget of {budget}{_step_time(run)}"
         kept = over if health.overhead > allowed else f"inside its budget of {budget}"
         lines.append(f"measuring took {took}{share(health.overhead)} of the step time, {kept}")

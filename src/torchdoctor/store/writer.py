@@ -140,6 +140,13 @@ class Recorder:
         else:
             self._lost["scalars: queue full"] += 1
 
+    def scalars(self, rows: Sequence[Scalar]) -> None:
+        """Numbers of several steps at once: name, key, step and value of each."""
+        kept = rows[: max(0, self._room - len(self._scalars))]
+        self._scalars.extend(kept)
+        if len(kept) < len(rows):
+            self._lost["scalars: queue full"] += len(rows) - len(kept)
+
     def matrix(self, step: int, columns: tuple[str, ...], values: Mapping[str, np.ndarray]) -> None:
         """One row of matrix signals: for each, float32 values of shape (len(columns),). Arrays are kept as given."""
         queue = self._rows

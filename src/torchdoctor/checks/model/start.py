@@ -7,7 +7,7 @@ stand. No update is made: every look is at the same weights.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from time import perf_counter
@@ -73,6 +73,10 @@ class Notes:
 
     def scalar(self, name: str, step: int, value: float, key: str = "") -> None:
         self._scalars.setdefault((name, key), []).append((step, value))
+
+    def scalars(self, rows: Sequence[tuple[str, str, int, float]]) -> None:
+        for name, key, step, value in rows:
+            self.scalar(name, step, value, key)
 
     def matrix(self, step: int, columns: tuple[str, ...], values: dict[str, NDArray[np.float32]]) -> None:
         for name, row in values.items():
