@@ -218,10 +218,10 @@ def judge_targets(run: Run) -> Iterator[Finding]:
     size = float(np.median(sizes.values))
     random_variance = float(np.square(stds.values).mean() + means.values.var()) / size
     excess = float(means.values.var()) / random_variance if random_variance else 0.0
-    epoch = loader.batches if loader is not None else None
-    along = rise_within_epochs(means, epoch)
     if size < 2 or excess < EXCESS_VARIANCE:
         return
+    epoch = loader.batches if loader is not None else None
+    along = rise_within_epochs(means, epoch)
     if binary and abs(along) < MONOTONE and near_resemblance(means) > APART:
         return
     if not binary and abs(along) < MONOTONE:
