@@ -129,6 +129,14 @@ def test_a_target_that_drifts_once_over_the_run_is_not_sorted() -> None:
     assert findings(regression(np.sort(TARGETS), epochs=1).build(), NAME) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_targets_that_a_network_computes_climb_from_batch_to_batch(seed: int) -> None:
+    """Values of a learning agent: they rise over the whole run, faster and slower, and never start anew."""
+    rng = np.random.default_rng(seed)
+    level = np.cumsum(np.abs(rng.normal(size=300)) * np.repeat(rng.random(10) ** 3, 30))
+    assert not findings(record([value + rng.normal(size=32) for value in level]).build(), NAME)
+
+
 def test_a_random_target_is_silent() -> None:
     assert findings(regression(TARGETS).fact(loader(False)).build(), NAME) == []
     assert findings(regression(TARGETS).build(), NAME) == []

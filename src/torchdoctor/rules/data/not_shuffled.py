@@ -103,6 +103,8 @@ EXCESS_VARIANCE = 8.0
 """Variance of batch means over that of random batches; with 20 batches chance gives 8 less than once in 10^9."""
 MONOTONE = 0.9
 """Rank correlation of a sorted target with the position in its epoch; 1 if sorted, 1e-7 likely by chance of 20."""
+RETURN = 0.5
+"""Of its rise within an epoch, how far a sorted target falls back at the end of it: all of it, but for chance."""
 LONGEST_EPOCH = 2000
 RECURRENT = ("RNN", "LSTM", "GRU", "Transformer", "Attention", "Conv1d", "TCN")
 
@@ -317,10 +319,29 @@ def resemble(means: Trace) -> bool:
 
 def rise_within_epochs(means: Trace, epoch: int | None) -> float:
     """Rank correlation of the batch mean with its position in the epoch, for the best epoch length if unknown. Of an
-    unknown epoch two must have passed: what rises once over the run drifts (a target that a network computes)."""
-    last = int(means.steps[-1])
-    lengths = [epoch] if epoch else range(LEAST_LOOKS, min(last // 2, LONGEST_EPOCH))
-    return max((rank_correlation(means.steps % n, means.values) for n in lengths), key=abs, default=0.0)
+    unknown epoch two must have passed, and each must start anew: what goes on from one to the next drifts (a target that
+    a network computes)."""
+    if epoch:
+        return rank_correlation(means.steps % epoch, means.values)
+    lengths = range(LEAST_LOOKS, min(int(means.steps[-1]) // 2, LONGEST_EPOCH))
+    along = {n: rank_correlation(means.steps % n, means.values) for n in lengths}
+    best = max(along, key=lambda n: abs(along[n]), default=0)
+    return along[best] if best and _starts_anew(means, best) else 0.0
+
+
+def _starts_anew(means: Trace, epoch: int) -> bool:
+    """Whether the batch mean falls back at the end of an epoch by most of what it has risen, or rises back."""
+    number, place = np.divmod(means.steps, epoch)
+    early, late = place < epoch / 3, place >= 2 * epoch / 3
+    rises, returns = [], []
+    for n in np.unique(number):
+        begun, ended = means.values[early & (number == n)], means.values[late & (number == n)]
+        following = means.values[early & (number == n + 1)]
+        if len(begun) and len(ended):
+            rises.append(ended.mean() - begun.mean())
+        if len(ended) and len(following):
+            returns.append(ended.mean() - following.mean())
+    return bool(rises and returns) and float(np.mean(returns) / (np.mean(rises) or math.inf)) >= RETURN
 
 
 def rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
