@@ -133,8 +133,9 @@ def test_a_target_that_drifts_once_over_the_run_is_not_sorted() -> None:
 def test_targets_that_a_network_computes_climb_from_batch_to_batch(seed: int) -> None:
     """Values of a learning agent: they rise over the whole run, faster and slower, and never start anew."""
     rng = np.random.default_rng(seed)
-    level = np.cumsum(np.abs(rng.normal(size=300)) * np.repeat(rng.random(10) ** 3, 30))
-    assert not findings(record([value + rng.normal(size=32) for value in level]).build(), NAME)
+    level = np.cumsum(np.abs(rng.normal(size=600)))
+    looks = sorted({int(1.15**n) for n in range(46)})
+    assert not findings(record([value + rng.normal(size=32) for value in level], looks).build(), NAME)
 
 
 def test_a_random_target_is_silent() -> None:

@@ -319,7 +319,7 @@ def resemble(means: Trace) -> bool:
 
 def rise_within_epochs(means: Trace, epoch: int | None) -> float:
     """Rank correlation of the batch mean with its position in the epoch, for the best epoch length if unknown. Of an
-    unknown epoch two must have passed, and each must start anew: what goes on from one to the next drifts (a target that
+    unknown epoch two must have passed, and each must start anew: what goes on from one to the next drifts (targets that
     a network computes)."""
     if epoch:
         return rank_correlation(means.steps % epoch, means.values)
