@@ -111,3 +111,18 @@ def test_a_model_too_large_for_the_ceiling_is_measured_by_turns(
     graph = run.last_fact(GraphFact)
     assert graph is not None
     assert graph.nodes
+
+
+def test_where_not_even_one_tensor_fits_none_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "SECONDS_PER_UNIT", dict.fromkeys(ceilings.SECONDS_PER_UNIT, ONCE))
+    monkeypatch.setattr(Ceiling, "learn", lambda *_: None)
+    with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+        model = nn.Linear(3, 3)
+        optimizer = torch.optim.SGD(model.parameters(), 0.01)
+        for _ in range(30):
+            model(torch.randn(4, 3)).square().mean().backward()
+            optimizer.step()
+    run = doctor.run()
+    assert run is not None
+    assert not run.info.get("dropped")
+    assert STATISTICS in (run.last_fact(HealthFact) or HealthFact(None, 0.0)).skipped

@@ -26,7 +26,7 @@ from torchdoctor.attach.capturing import Capturing
 from torchdoctor.attach.ceiling import LATER_PART, Ceiling
 from torchdoctor.attach.closing import close_loop
 from torchdoctor.attach.deferred import Deferred
-from torchdoctor.attach.governor import ON_OUR_CLOCK, Governor
+from torchdoctor.attach.governor import Governor
 from torchdoctor.attach.last_words import tell_loss
 from torchdoctor.attach.lines import LineTracing
 from torchdoctor.attach.live import LiveEngine
@@ -90,7 +90,7 @@ class Session(Probes):
         self.registry = Registry(options.modules)
         self.deferred = Deferred()
         budget = OVERHEAD if options.overhead is None else options.overhead
-        self.ceiling = Ceiling(None if options.every_step else ON_OUR_CLOCK * budget)
+        self.ceiling = Ceiling(None if options.every_step else budget)
         self.registry.can_spend = self.ceiling.can_spend
         self.context = Context(self.record, self.registry, self.deferred.read, self.ceiling)
         writer = PassWriter(self)

@@ -96,7 +96,7 @@ class TensorProbe:
         every, names = self.chosen(key, optimizer)
         ceiling, units = self._context.ceiling, units_of(every)
         parts = ceiling.parts_of(STATISTICS, units)
-        if not every or not parts:
+        if not every or not 0 < parts <= len(every):
             return
         at, self._turn = self._turn % parts, self._turn + 1
         parameters, names, units = every[at::parts], names[at::parts], units / parts
