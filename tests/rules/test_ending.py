@@ -51,3 +51,12 @@ def test_what_was_not_understood_is_named() -> None:
 def test_validation_is_told_as_far_as_it_is_known() -> None:
     run = run_of(np.linspace(GUESS, 0.1, 100)).scalar(signals.ACCURACY_VALIDATION, 0.953, "")
     assert judge_ending(run.build()).validation == "accuracy 95.3%"
+
+
+@pytest.mark.parametrize(("share", "is_apart"), [(1.0, False), (0.001, True), (0.8, True)])
+def test_a_validation_loss_on_another_scale_is_told_as_such(share: float, is_apart: bool) -> None:
+    """A variational autoencoder trains on two terms, and torch's function gave one of them."""
+    run = run_of(np.linspace(3.0, 1.0, 100), called=share).scalar(signals.LOSS_VALIDATION, 0.355, "")
+    told = judge_ending(run.build()).validation
+    apart = " as cross_entropy gave it, not on the scale of the training loss"
+    assert told == "loss 0.355" + (apart if is_apart else "")

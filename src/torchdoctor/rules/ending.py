@@ -20,6 +20,8 @@ RIGHT, LATE_LOOKS = 0.75, 3
 """Share of the mistakes of guessing that is gone in the last measurements: such a classifier is not poor."""
 LEAST_STEPS = 20
 """Fewer steps show no course."""
+SAME = 0.9, 1.1
+"""What torch's loss functions gave over the training loss, where they are all of it."""
 MOST_OF_LOSS = 0.5
 """Share of the loss that torch's loss function gave, below which other terms decide."""
 
@@ -75,8 +77,18 @@ def _unseen(run: Run) -> list[str]:
 
 def _validation(run: Run) -> list[str]:
     loss, accuracy = run.scalar(LOSS_VALIDATION), run.scalar(ACCURACY_VALIDATION)
-    found = [f"loss {figure(last)}"] if (last := _last(loss)) is not None else []
+    found = [f"loss {figure(last)}{_apart(run)}"] if (last := _last(loss)) is not None else []
     return [*found, *([f"accuracy {last:.1%}"] if (last := _last(accuracy)) is not None else [])]
+
+
+def _apart(run: Run) -> str:
+    """A validation loss is what torch's functions gave, which may be one term of what is trained, on another scale."""
+    called, trained = baseline.called_and_trained(run)
+    nonzero = trained != 0
+    if not nonzero.any() or SAME[0] <= curves.median(called[nonzero] / trained[nonzero]) <= SAME[1]:
+        return ""
+    functions = dict.fromkeys(c.function for c in baseline.loss_calls(run))
+    return f" as {' and '.join(functions)} gave it, not on the scale of the training loss"
 
 
 def _last(trace: Trace) -> float | None:
