@@ -9,18 +9,19 @@ import torch
 from deepctr_torch.inputs import DenseFeat, SparseFeat, get_feature_names
 from deepctr_torch.models import DCN, WDL, AutoInt, DeepFM
 from sklearn.metrics import r2_score, roc_auc_score
-from sklearn.preprocessing import LabelEncoder, StandardScaler
+from sklearn.preprocessing import LabelEncoder
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--model", default="DeepFM")
 parser.add_argument("--task", choices=["binary", "regression"], default="binary")
-parser.add_argument("--lr", type=float, default=2e-3)
-parser.add_argument("--epochs", type=int, default=8)
+parser.add_argument("--lr", type=float, default=5e-3)
+parser.add_argument("--epochs", type=int, default=12)
 parser.add_argument("--batch-size", type=int, default=256)
 parser.add_argument("--norm", action="store_true")
 parser.add_argument("--dropout", type=float, default=0.0)
 parser.add_argument("--validation", type=float, default=0.0)
+parser.add_argument("--l2", type=float, default=1e-5)
 args = parser.parse_args()
 torch.manual_seed(args.seed)
 draw = np.random.default_rng(args.seed)
@@ -48,13 +49,19 @@ sparse, dense = ["user", "item", "hour", "device"], ["price", "age"]
 for name in sparse:
     table[name] = LabelEncoder().fit_transform(table[name])
 table["price"] = np.log1p(table["price"])
-table[dense] = StandardScaler().fit_transform(table[dense])
+table[dense] = (table[dense] - table[dense].mean()) / table[dense].std()
 train, test = table[:12000], table[12000:]
 
 columns = [SparseFeat(name, vocabulary_size=table[name].nunique(), embedding_dim=8) for name in sparse]
 columns += [DenseFeat(name, 1) for name in dense]
 names = get_feature_names(columns)
-settings = {"dnn_use_bn": args.norm, "dnn_dropout": args.dropout, "dnn_hidden_units": (64, 32), "init_std": 0.01}
+settings = {
+    "dnn_use_bn": args.norm,
+    "dnn_dropout": args.dropout,
+    "dnn_hidden_units": (64, 32),
+    "init_std": 0.01,
+    "l2_reg_embedding": args.l2,
+}
 model = {"DeepFM": DeepFM, "WDL": WDL, "DCN": DCN, "AutoInt": AutoInt}[args.model](
     columns, columns, task=args.task, seed=args.seed, **settings
 )

@@ -72,7 +72,7 @@ FAULTS = [
         accepted=("learning-rate-too-high", "exploding-gradients"),
         category="condition",
         source="https://github.com/rtqichen/torchdiffeq/issues/58",
-        mistake="Plain gradient descent with Adam's learning rate diverges, as the loss is a sum over all observations.",
+        mistake="Plain gradient descent with Adam's learning rate diverges, as the loss sums over observations.",
         arguments=("--optimizer", "SGD"),
     ),
     Fault(
