@@ -1,6 +1,6 @@
 """torchdiffeq: solvers of differential equations with gradients, in the loops of its documentation's examples."""
 
-from field.edits import replace
+from field.edits import drop_line, in_turn, replace
 from field.programs import HIGHER, LOWER, SCRIPT, Environment, Fault, Metric, Program
 
 ENVIRONMENT = Environment(requires=("torchdiffeq==0.2.5",))
@@ -96,5 +96,22 @@ FAULTS = [
         source="https://github.com/rtqichen/torchdiffeq/issues/79",
         mistake="The optimizer does not get the parameters of the differential equation, so the dynamics stay random.",
         edits={SCRIPT: replace("[*func.parameters(), *dec.parameters(),", "[*dec.parameters(),")},
+    ),
+    Fault(
+        "outside-closure",
+        "rates",
+        accepted=("missing-zero-grad",),
+        category="defect",
+        source="https://github.com/skorch-dev/skorch/issues/636",
+        mistake="Gradients are cleared once per step and not in the closure, which is evaluated many times per step.",
+        edits={
+            SCRIPT: in_turn(
+                drop_line("    optimizer.zero_grad()"),
+                replace(
+                    "    loss = optimizer.step(closure)",
+                    "    optimizer.zero_grad()\n    loss = optimizer.step(closure)",
+                ),
+            )
+        },
     ),
 ]
