@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from field import confirming, tables
+from field import agreement, blind, confirming, second_labels, tables
 from field.edits import EditError, drop_line, insert_after, replace
 from field.outcomes import Outcome, Records
 from field.programs import HIGHER, LOWER, Case, Environment, Fault, Metric, Program
@@ -18,6 +19,7 @@ from field.projects import COUNTED, LEARNING, Project, draw, read_register, regi
 from field.run import sample
 from field.running import Result, Verdict, _read_metrics
 from field.scoring import chance, score
+from field.second_labels import AnswerError, Label, draw_third, parse_answer
 
 NAMES = [f"project-{number}" for number in range(41)]
 
@@ -158,6 +160,95 @@ def test_a_fault_without_harm_and_a_broken_promise_are_objected_to(written, monk
         "a/sound/harmless": True,
         "a/sound/harmful": False,
     }
+
+
+def faulty(name: str, *accepted: str, project: str = "a") -> Case:
+    edits = {"train.py": replace("0.1", "9.0")}
+    return case(
+        fault=Fault(name, "net", accepted, "defect", "https://example.org/bug", "mistaken", edits=edits), name=project
+    )
+
+
+def test_the_third_is_drawn_the_same_in_any_order_and_mixes_faults_with_healthy_programs():
+    programs = [Program(f"net-{i}", "net.py", "tabular", "plain", Metric(HIGHER, 0.8)) for i in range(30)]
+    cases = [*(case(program) for program in programs), *(faulty(f"fault-{i}") for i in range(10))]
+    drawn = draw_third(cases)
+    assert [c.label for c in drawn] == [c.label for c in draw_third(cases[::-1])]
+    assert [sum((c.fault is None) == is_healthy for c in drawn) for is_healthy in (True, False)] == [10, 4]
+    assert {c.fault is None for c in drawn[:10]} == {True, False}
+
+
+def test_a_second_labeller_sees_the_edit_and_neither_name_nor_label(written):
+    confirmed = {
+        "a/net": {"metrics": [0.9, None], "cpu_seconds": 3},
+        "a/net/telltale": {"metrics": [0.1], "cpu_seconds": 4},
+    }
+    (written / "a" / "confirmed.json").write_text(json.dumps(confirmed))
+    shown = blind.describe(faulty("telltale", "learning-rate-too-high"), 7)
+    for visible in ("Case 7", "lr = 0.1", "-lr = 0.1", "+lr = 9.0", "0.9, none", "4 CPU s"):
+        assert visible in shown
+    for hidden in ("telltale", "learning-rate-too-high", "example.org", "mistaken", "defect", "a/net"):
+        assert hidden not in shown
+    assert "change" not in blind.describe(case(), 8)
+
+
+def test_an_edit_of_code_beside_the_script_is_shown_as_a_difference(written, monkeypatch):
+    (written / "lib").mkdir()
+    (written / "lib" / "loop.py").write_text("for x in data:\n    optimizer.step()\n")
+    monkeypatch.setattr(blind, "prepare", lambda project, environment: SimpleNamespace(packages=written))
+    program = Program("net", "net.py", "tabular", "plain", Metric(HIGHER, 0.8), copies=("lib",))
+    fault = Fault("f", "net", (), "defect", "", "", edits={"lib/loop.py": drop_line("step")})
+    shown = blind.describe(case(program, fault), 1)
+    assert "--- lib/loop.py" in shown
+    assert "-    optimizer.step()" in shown
+
+
+def test_second_labels_are_stored_by_case_and_only_with_names_of_the_catalogue(monkeypatch, tmp_path):
+    monkeypatch.setattr(second_labels, "HERE", tmp_path)
+    (tmp_path / LEARNING).mkdir()
+    cases = [case(), faulty("f"), faulty("g")]
+    second_labels.store(
+        cases, [["1", "healthy"], ["2", "dead-relu,samples-mixed", "by", "view"], ["3", "none"]], LEARNING
+    )
+    assert second_labels.read_labels(LEARNING) == {
+        "a/net": Label(True),
+        "a/net/f": Label(False, ("dead-relu", "samples-mixed"), "by view"),
+        "a/net/g": Label(False),
+    }
+    for wrong in (["0", "healthy"], ["4", "healthy"], ["1"], ["1", "dead-relu,no-such-diagnosis"]):
+        with pytest.raises(AnswerError):
+            parse_answer(wrong, len(cases))
+
+
+def test_labels_agree_on_health_on_a_shared_name_or_on_the_lack_of_one():
+    healthy, nameless, one, two = Label(True), Label(False), Label(False, ("a", "b")), Label(False, ("b", "c"))
+    assert all(x.agrees_with(y) for x, y in ((healthy, healthy), (nameless, nameless), (one, two)))
+    assert not any(x.agrees_with(y) for x, y in ((healthy, nameless), (nameless, one), (one, Label(False, ("c",)))))
+
+
+def test_agreement_beyond_chance_is_one_for_equal_labels_and_zero_for_a_constant_answer():
+    def pairs(second: list[str]) -> list[agreement.Pair]:
+        names = [f"diagnosis-{i}" for i in range(len(second))]
+        return [
+            agreement.Pair(n, n, LEARNING, Label(False, (n,)), Label(False, (s,)))
+            for n, s in zip(names, second, strict=True)
+        ]
+
+    assert agreement.kappa(pairs([f"diagnosis-{i}" for i in range(10)])) == pytest.approx(1.0)
+    assert agreement.kappa(pairs(["diagnosis-0"] * 10)) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("half", "is_listed"), [(LEARNING, True), (COUNTED, False)])
+def test_disagreements_are_listed_of_the_learning_half_only(monkeypatch, half, is_listed):
+    first = faulty("secret", "dead-relu")
+    disputed = Case(Project("a", half), first.environment, first.program, first.fault)
+    monkeypatch.setattr(
+        agreement, "read_labels", lambda half: {disputed.label: Label(False, ("not-shuffled",), "sorted")}
+    )
+    text = agreement.report([disputed], [half])
+    assert f"| {half} | 1 of 1 drawn |" in text
+    for word in ("secret", "dead-relu", "not-shuffled", "sorted"):
+        assert (word in text) == is_listed
 
 
 def test_lower_is_better_where_the_metric_says_so():

@@ -4,11 +4,14 @@
                                    [--build DIR] [--compare DIR] [--write] [--list]
     python benchmarks/field/run.py --confirm [NAME ...]      # bare, three seeds: does each fault harm?
     python benchmarks/field/run.py --draw PROJECT ...        # draw new projects into a half
+    python benchmarks/field/run.py --second [1-10] [--half HALF]     # show cases to label a second time, blind
+    python benchmarks/field/run.py --answer NUMBER NAME[,NAME ...]|healthy|none [REMARK] [--answer ...] [--half HALF]
+    python benchmarks/field/run.py --agreement [--write]     # do the first and the second labels agree?
 
 Every case runs bare once (kept for good) and recorded once for each build (kept until its source changes), so a run
 that was stopped goes on where it was. --sample takes ten minutes and a share of every kind. --build is the `src` folder
 of another checkout; --compare shows such a build beside this one. Cases and verdicts of the counted half are never
-printed, only counts.
+printed, only counts; `--second --half counted` is for its labeller.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import results
 from environments import InstallError
-from field import confirming, tables
+from field import agreement, confirming, second_labels, tables
 from field.outcomes import (
     Outcome,
     Records,
@@ -38,12 +41,14 @@ from field.outcomes import (
     to_data,
 )
 from field.programs import Case, read_cases
-from field.projects import HALVES, register
+from field.projects import HALVES, LEARNING, register
 from field.running import Result, run_bare, run_recorded
 
 SOURCE = Path(__file__).parents[2] / "src"
 SEED = 0
 SAMPLE_SECONDS = 600.0
+SECOND = "show cases of a half (default: learning) without their labels, by number; all without a number"
+ANSWER = "store the second label of a case: its number, diagnoses (or healthy, or none), and a remark"
 
 
 def main() -> int:
@@ -51,6 +56,8 @@ def main() -> int:
     if options.draw:
         register(options.names)
         return 0
+    if options.second is not None or options.answer:
+        return second_labels.session(options.half or LEARNING, options.second or range(0), options.answer)
     cases = choose(options)
     if options.list:
         print("\n".join(case.label for case in cases if case.project.half == "learning"))
@@ -58,17 +65,25 @@ def main() -> int:
         return 0
     if options.confirm:
         return confirming.confirm(cases, options.jobs)
+    if options.agreement:
+        show("field agreement", agreement.report(cases, [options.half] if options.half else HALVES), options.write)
+        return 0
     outcomes = run_cases(cases, options.build, options.jobs)
     text = report(outcomes, options.build)
     if options.compare:
         before = run_cases(cases, options.compare, options.jobs)
         names = name_of_build(options.compare), name_of_build(options.build)
         text += "\n\n### Compared\n\n" + tables.comparison(before, outcomes, names)
-    print(text)
-    if options.write:
-        begin, end = results.marks("field")
-        results.write(f"{begin}\n{text}\n{end}", (begin, end))
+    show("field", text, options.write)
     return 0
+
+
+def show(section: str, text: str, is_written: bool) -> None:
+    """Print a section of RESULTS.md, and put it there."""
+    print(text)
+    if is_written:
+        begin, end = results.marks(section)
+        results.write(f"{begin}\n{text}\n{end}", (begin, end))
 
 
 def parse() -> argparse.Namespace:
@@ -81,6 +96,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--compare", type=Path, metavar="DIR", help="`src` folder of a build to compare with")
     parser.add_argument("--confirm", action="store_true", help="run bare with several seeds: do the faults harm?")
     parser.add_argument("--draw", action="store_true", help="draw the named projects into a half, before writing cases")
+    parser.add_argument(
+        "--second", nargs="?", type=parse_numbers, const=range(sys.maxsize), metavar="1-10", help=SECOND
+    )
+    parser.add_argument("--answer", nargs="+", action="append", default=[], metavar="WORD", help=ANSWER)
+    parser.add_argument("--agreement", action="store_true", help="compare the first and the second labels")
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/RESULTS.md")
     parser.add_argument("--list", action="store_true", help="print the cases of the learning half")
     options = parser.parse_args()
@@ -92,6 +112,11 @@ def parse() -> argparse.Namespace:
         if path is not None and not (path / "torchdoctor" / "__init__.py").is_file():
             parser.error(f"there is no torchdoctor in {path}; name the `src` folder of a checkout")
     return options
+
+
+def parse_numbers(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
 
 
 def choose(options: argparse.Namespace) -> list[Case]:
