@@ -62,6 +62,7 @@ def report(cases: Sequence[Case], halves: Sequence[str]) -> str:
         "",
         "A random third of the cases was labelled a second time by somebody who did not know the first label",
         "(`python benchmarks/field/run.py --agreement`). Two labels of a fault agree if they share a diagnosis.",
+        "A fault is shown with the change that makes it, a healthy program alone: labellers can tell them apart.",
         "Intervals hold 90% of the draws of a bootstrap over projects; a kappa of 0 is what chance gives.",
         "",
     ]
