@@ -10,12 +10,16 @@ NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
 """Flag of os.open by which a symbolic link is refused: in a folder that others may write to, it could lead anywhere."""
 
 
+NOWHERE = Path(os.devnull, "deleted folder")
+"""Stands for a current folder that has been deleted: no file can be below it."""
+
+
 def current_folder() -> Path:
-    """The current folder. Where it has been deleted, a path below which no file can be."""
+    """The current folder, or NOWHERE."""
     try:
         return Path.cwd()
     except OSError:
-        return Path(os.devnull)
+        return NOWHERE
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:

@@ -13,13 +13,11 @@ from pathlib import Path
 from torchdoctor.errors import UsageError
 from torchdoctor.findings import Severity
 from torchdoctor.launching import own_module
-from torchdoctor.opening import absolute, current_folder
+from torchdoctor.opening import NOWHERE, absolute, current_folder
 from torchdoctor.settings import Settings, discover, find_name, read
 from torchdoctor.view.panel import LEAST_ROWS
 
 PAGES = (".html", ".htm")
-GONE = Path(os.devnull)
-"""What `opening.current_folder` gives for a deleted current folder."""
 TRIAL_BYTES = 1 << 16
 """What the beginning of a record takes on the disk."""
 REQUIRED = "--require-recording"
@@ -62,8 +60,8 @@ def find_obstacle(folder: Path) -> str | None:
     try:
         while not existing.exists() and existing != existing.parent:
             existing = existing.parent
-        if existing == GONE:
-            return f"cannot write runs to {folder.relative_to(GONE)}: the current folder has been deleted"
+        if folder.is_relative_to(NOWHERE):
+            return f"cannot write runs to {folder.relative_to(NOWHERE)}: the current folder has been deleted"
         if not existing.is_dir():
             return f"cannot write runs to {folder}: {existing} is a file"
         if not os.access(existing, os.W_OK | os.X_OK):
