@@ -85,7 +85,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("modes", "no forward pass of a module was seen"),
     ("module", "no layer outputs were measured"),
     ("activation.", "no layer outputs were measured"),
-    ("residual.", "too few samples alike were seen"),
+    ("residual.", "errors of similar samples were not seen side by side"),
     ("norm.", "there is no batch normalisation in train mode"),
     ("representation.", "no hidden features were measured"),
     ("attention.", "no attention was seen"),
@@ -157,7 +157,8 @@ def describe_unknown(run: Run) -> list[str]:
         return []
     notes = list(phase.notes)
     if phase.passes_unknown:
-        notes.append(f"{count(phase.passes_unknown, 'forward pass', 'forward passes')} of unknown purpose")
+        passes = count(phase.passes_unknown, "forward pass", "forward passes")
+        notes.append(f"{passes} with neither a backward pass nor a validation loss")
     return notes
 
 
