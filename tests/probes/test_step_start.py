@@ -89,3 +89,14 @@ def test_batches_whose_update_is_over_are_held_no_longer_than_the_script_holds_t
     assert start.lead == lead
     held = [reference() is not None for reference in references]
     assert held == [False] * (6 - lead) + [True] * lead
+
+
+def test_a_batch_stays_until_the_last_optimizer_of_its_step_has_stepped() -> None:
+    """The batch of a GAN, of which the script keeps nothing but another view."""
+    start = StepStart()
+    for count in range(4):
+        start.fetched(torch.zeros(2), [], 0, ("train", 1), count)
+    start.updated(is_alone=False)
+    assert len(start.batches) == 2
+    start.updated(is_alone=True)
+    assert not start.batches

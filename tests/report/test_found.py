@@ -90,7 +90,8 @@ def test_accumulation_and_what_was_not_understood_are_told() -> None:
     phase = replace(PHASE, backwards=1280, passes_unknown=3, notes=["two loops share a model"])
     run = RunBuilder().fact(phase).build()
     assert "training loss at train.py:41 (4 backward passes per optimizer step)" in describe_found(run)
-    assert describe_unknown(run) == ["two loops share a model", "3 forward passes with neither a backward pass nor a validation loss"]
+    passes = "3 forward passes with neither a backward pass nor a validation loss"
+    assert describe_unknown(run) == ["two loops share a model", passes]
 
 
 def test_what_was_not_examined_is_grouped_by_reason() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from building import RunBuilder
 from torchdoctor import signals
-from torchdoctor.facts import LossCallFact
+from torchdoctor.facts import LossCallFact, PhaseFact
 from torchdoctor.rules.ending import judge_ending
 
 CALL = LossCallFact("cross_entropy", "train", [8, 10], "float32", [8], "int64", "mean", classes=10)
@@ -53,10 +54,22 @@ def test_validation_is_told_as_far_as_it_is_known() -> None:
     assert judge_ending(run.build()).validation == "accuracy 95.3%"
 
 
-@pytest.mark.parametrize(("share", "is_apart"), [(1.0, False), (0.001, True), (0.8, True)])
-def test_a_validation_loss_on_another_scale_is_told_as_such(share: float, is_apart: bool) -> None:
-    """A variational autoencoder trains on two terms, and torch's function gave one of them."""
+def validated(share: float, read_at: str = "vae.py:20") -> RunBuilder:
+    """A run whose training loss holds a term that torch's function gave, and others."""
     run = run_of(np.linspace(3.0, 1.0, 100), called=share).scalar(signals.LOSS_VALIDATION, 0.355, "")
-    told = judge_ending(run.build()).validation
-    apart = " as cross_entropy gave it, not on the scale of the training loss"
-    assert told == "loss 0.355" + (apart if is_apart else "")
+    run.fact(replace(CALL, phase="validation", file="/home/me/vae.py", line=20), step=50)
+    return run.fact(PhaseFact(100, 100, 100, 10, 0, 1, 50.0, [], [read_at]), step=99)
+
+
+APART = " as cross_entropy gave it, not on the scale of the training loss"
+
+
+@pytest.mark.parametrize(("share", "told"), [(1.0, ""), (0.001, APART), (0.8, APART)])
+def test_a_validation_loss_on_another_scale_is_told_as_such(share: float, told: str) -> None:
+    assert judge_ending(validated(share).build()).validation == f"loss 0.355{told}"
+
+
+def test_a_validation_loss_that_the_script_put_together_is_whole() -> None:
+    assert judge_ending(validated(0.001, "vae.py:31").build()).validation == "loss 0.355"
+    logged = validated(0.001).scalar(signals.USER, 0.355, "val_loss")
+    assert judge_ending(logged.build()).validation == "loss 0.355"

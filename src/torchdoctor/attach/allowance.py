@@ -9,8 +9,8 @@ from torchdoctor.attach.ceiling import LATER_PART, Ceiling
 CLOSE_BATCHES = 4
 """Batches of each validation that are looked at whatever it costs."""
 SHARE = 0.05
-"""Of a validation's time that may be spent on the others, once they no longer fit under the ceiling of the whole job.
-More than in training, which takes most of a run."""
+"""The share of a validation's time that may be spent on its other batches, once they no longer fit under the ceiling of
+the whole job. It is larger than that of training, which takes most of a run."""
 
 
 class Allowance:

@@ -1,8 +1,8 @@
 """The most that measuring may cost a whole job. Work is predicted from its size before it is done.
 
-The governor spreads looks over a long run. The ceiling holds from the first step on: what nobody notices once, and a
-share of the time that has passed. Work that does not fit is done in part, put off, or left out, and what was
-left out is named. Costs are seconds of this thread's processor, so that a busy machine changes nothing.
+The governor spreads looks over a long run. The ceiling holds from the first step on: HealthFact.UNNOTICED_SECONDS once,
+and the overhead budget of the time that has passed. Work that does not fit is done in part, put off, or left out, and
+what was left out is named. Costs are seconds of this thread's processor, so that a busy machine changes nothing.
 """
 
 from __future__ import annotations

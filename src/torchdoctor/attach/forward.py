@@ -306,7 +306,7 @@ class ForwardWatch:
             self._wake()
 
     def _wake(self) -> None:
-        """No pass runs whose inside is passed over."""
+        """Report calls of modules again, since the pass whose inside was of no interest has ended."""
         if self.calls is not None:
             self.calls.wake()
 

@@ -108,7 +108,8 @@ class Governor:
         return min(self._detail_at, *(look.forced_at for look in self.looks.values()))
 
     def _detail_interval(self) -> float:
-        # what counting cost is measured too high where it was broken off, and would not be measured again
+        # Where a counted step turns into a full one, its cost is taken for that of counting. All steps would then be
+        # full, and counting would never be measured again.
         extra = max(self._detail_cost - self._count_cost, self._detail_cost / 2)
         allowed = DETAIL_SHARE * self.budget * self._bare
         return min(extra / allowed, DETAIL_INTERVAL) if allowed > 0 else 1.0

@@ -316,7 +316,7 @@ class Switch:
         self._times = 0
 
     def rest(self) -> None:
-        """Let calls pass until `wake`, without switching off: those inside a call whose inside is of no interest."""
+        """Report no call until `wake`, but stay in place: the calls inside the present one are of no interest."""
         self._gate.open = False
 
     def wake(self) -> None:

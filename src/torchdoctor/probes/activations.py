@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from torchdoctor.probes.tensors import HISTOGRAM_GROWTH
 DEAD_WINDOW = 8
 """Looks over which a unit must have been silent to count as dead."""
 MODULES_LIMIT = 512
-ELEMENTS_LIMIT = 1 << 18
+ELEMENTS_LIMIT = 2_000_000
 """Larger outputs are measured on a part of their samples."""
 HISTOGRAM_ELEMENTS = 1 << 16
 """Elements, spread over an output, that are enough to draw how its values are distributed."""
@@ -193,6 +194,11 @@ def thin(tensor: Tensor) -> Tensor:
 
 
 def _spread(tensor: Tensor) -> Tensor:
-    """Elements from all over a large output."""
+    """Take elements from all over a large output, at a stride that shares no factor with its dimensions, so that every
+    unit is among them."""
     stride = tensor.numel() // HISTOGRAM_ELEMENTS
-    return tensor if stride < 2 else tensor.reshape(-1)[:: stride | 1]  # odd, so that it does not follow the rows
+    if stride < 2:
+        return tensor
+    while math.gcd(stride, tensor.numel()) > 1:
+        stride += 1
+    return tensor.reshape(-1)[::stride]

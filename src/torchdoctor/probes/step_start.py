@@ -1,7 +1,7 @@
 """What a step began with, kept until the next one begins: the batches that a loader gave, and torch's random state.
 
-Both are what it takes to run the step again. Batches are kept as they came, without a copy; those whose update is over,
-only while the script has them: it may leave its loop at any step. The random state
+Both are what it takes to run the step again. Batches are kept as they came, without a copy. Once their update is over
+they are kept only as long as the script has them, since it may leave its loop at any step. The random state
 (5 KB) is taken only in loops that are seen to draw from it between an update and the backward that follows.
 """
 
@@ -133,14 +133,18 @@ class StepStart:
         this = [batch for batch in self._held if latest[batch.walk[0]] == batch.walk[1]]
         return [held[0] for batch in this if (held := batch.get()) is not None]
 
-    def updated(self) -> None:
-        """An update is over: the next step begins, with the batches that were fetched ahead for it."""
-        self._let_go(0 if self._is_over else self.lead if self._learned else 1)
+    def updated(self, is_alone: bool = True) -> None:
+        """An update is over. If it `is_alone`, so is its step, and what was fetched ahead is for the next one. If not,
+        another optimizer of the step may need the batch."""
+        if self._is_over:
+            self._let_go()
+        elif is_alone:
+            self._let_go(self.lead if self._learned else 1)
         if self.draws:
             self.random = _state()
 
     def _let_go(self, newest: int = 0) -> None:
-        """All but so many of the newest."""
+        """Hold all batches but the newest ones no longer than the script does."""
         for batch in self._held[: len(self._held) - newest]:
             batch.let_go()
 

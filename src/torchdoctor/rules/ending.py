@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 import numpy as np
 
-from torchdoctor.facts import InputsFact, LabelsFact
+from torchdoctor.facts import VALIDATION, InputsFact, LabelsFact, LossCallFact
 from torchdoctor.findings import Ending
 from torchdoctor.rules import baseline, curves
 from torchdoctor.rules.curves import figure
 from torchdoctor.rules.loss_curve import LossCurve, loss_curve
 from torchdoctor.run import Run, Trace
-from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION
+from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION, USER
+from torchdoctor.summary import LOGGED_LOSS
 
 POOR = 0.7
 """Training loss at the end over that of a constant guess; see the rule underfitting."""
@@ -82,13 +85,20 @@ def _validation(run: Run) -> list[str]:
 
 
 def _apart(run: Run) -> str:
-    """A validation loss is what torch's functions gave, which may be one term of what is trained, on another scale."""
+    """Say where the validation loss is not on the scale of the training loss: torch's function gave it, maybe one term
+    of several, or a mean where a sum is trained. What the script added up, read or logged is whole."""
+    calls = [c for c in run.facts(LossCallFact) if c.phase == VALIDATION]
+    places = {(c.function, f"{PurePath(c.file or '').name}:{c.line}") for c in calls}
+    sites = run.phase.validation_sites if run.phase is not None else []
+    if len(places) != 1 or any(name in LOGGED_LOSS for name in run.keys(USER)):
+        return ""
+    function, site = next(iter(places))
     called, trained = baseline.called_and_trained(run)
     nonzero = trained != 0
-    if not nonzero.any() or SAME[0] <= curves.median(called[nonzero] / trained[nonzero]) <= SAME[1]:
+    if sites != [site] or len(run.optimizers) > 1 or not nonzero.any():
         return ""
-    functions = dict.fromkeys(c.function for c in baseline.loss_calls(run))
-    return f" as {' and '.join(functions)} gave it, not on the scale of the training loss"
+    share = curves.median(called[nonzero] / trained[nonzero])
+    return "" if SAME[0] <= share <= SAME[1] else f" as {function} gave it, not on the scale of the training loss"
 
 
 def _last(trace: Trace) -> float | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -106,13 +107,15 @@ def test_a_sorted_validation_set_is_fine() -> None:
     assert findings(run, NAME) == []
 
 
-def regression(order: np.ndarray, size: int = 32, epochs: int = 3) -> RunBuilder:
+def regression(order: np.ndarray, size: int = 32, epochs: int = 3, looks: Iterable[int] | None = None) -> RunBuilder:
     batches = cut(order, size, epochs)
+    looks = range(len(batches)) if looks is None else list(looks)
+    seen = [batches[i] for i in looks]
     return (
         RunBuilder(len(batches))
-        .scalar(TARGET_MEAN, [float(b.mean()) for b in batches], "train")
-        .scalar(TARGET_STD, [float(b.std()) for b in batches], "train")
-        .scalar(BATCH_SIZE, float(size), "train")
+        .scalar(TARGET_MEAN, [float(b.mean()) for b in seen], "train", looks)
+        .scalar(TARGET_STD, [float(b.std()) for b in seen], "train", looks)
+        .scalar(BATCH_SIZE, float(size), "train", looks)
         .fact(InputsFact("train", "input", [size, 8], "float32"))
     )
 
@@ -129,13 +132,20 @@ def test_a_target_that_drifts_once_over_the_run_is_not_sorted() -> None:
     assert findings(regression(np.sort(TARGETS), epochs=1).build(), NAME) == []
 
 
+@pytest.mark.parametrize(("every", "batches", "epochs"), [(7, 300, 2), (23, 150, 2), (64, 73, 20), (64, 100, 10)])
+def test_sorted_by_the_target_and_looked_at_now_and_then(every: int, batches: int, epochs: int) -> None:
+    targets = np.sort(np.random.default_rng(0).normal(size=32 * batches))
+    looks = [*range(20), *range(20, batches * epochs, every)]
+    assert findings(regression(targets, epochs=epochs, looks=looks).build(), NAME)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_targets_that_a_network_computes_climb_from_batch_to_batch(seed: int) -> None:
     """Values of a learning agent: they rise over the whole run, faster and slower, and never start anew."""
     rng = np.random.default_rng(seed)
-    level = np.cumsum(np.abs(rng.normal(size=600)))
+    climbing = np.cumsum(np.abs(rng.normal(size=600))).repeat(32) + rng.normal(size=600 * 32)
     looks = sorted({int(1.15**n) for n in range(46)})
-    assert not findings(record([value + rng.normal(size=32) for value in level], looks).build(), NAME)
+    assert not findings(regression(climbing, epochs=1, looks=looks).build(), NAME)
 
 
 def test_a_random_target_is_silent() -> None:

@@ -106,13 +106,3 @@ def test_a_rare_reward_that_comes_again_and_again_is_no_accident() -> None:
 def test_the_tail_of_the_targets_does_not_outweigh_its_batch() -> None:
     run = recurring(np.full(20, 1.0), 9.0).scalar(BATCH_SIZE, 256.0, "train", range(0, 200, 10))
     assert findings(run.build(), NAME) == []
-
-
-def test_a_tail_of_the_targets_that_is_learned_is_no_error_in_the_data() -> None:
-    """A product of normal values: large targets make the loss spike until the model knows how they come about."""
-    learning = 0.01 + 0.5 * (np.arange(200) < 60)
-    learning[40] = 50.0
-    learned = record().scalar(LOSS_TRAIN, learning).fact(spike(target=10.0), step=40).build()
-    assert not findings(learned, NAME)
-    never = record().scalar(LOSS_TRAIN, np.where(np.arange(200) == 40, 50.0, 0.5)).fact(spike(target=10.0), step=40)
-    assert findings(never.build(), NAME)

@@ -104,7 +104,7 @@ EXCESS_VARIANCE = 8.0
 MONOTONE = 0.9
 """Rank correlation of a sorted target with the position in its epoch; 1 if sorted, 1e-7 likely by chance of 20."""
 RETURN = 0.5
-"""Of its rise within an epoch, how far a sorted target falls back at the end of it: all of it, but for chance."""
+"""How far a sorted target falls back at the end of an epoch, as a share of its rise: all of it, but for chance."""
 LONGEST_EPOCH = 2000
 RECURRENT = ("RNN", "LSTM", "GRU", "Transformer", "Attention", "Conv1d", "TCN")
 
@@ -323,25 +323,32 @@ def rise_within_epochs(means: Trace, epoch: int | None) -> float:
     a network computes)."""
     if epoch:
         return rank_correlation(means.steps % epoch, means.values)
-    lengths = range(LEAST_LOOKS, min(int(means.steps[-1]) // 2, LONGEST_EPOCH))
+    before, last = means.steps[-2:].tolist()
+    lengths = range(
+        LEAST_LOOKS, min((2 * last - before) // 2 + 1, LONGEST_EPOCH)
+    )  # the run may end as long after the last look
     along = {n: rank_correlation(means.steps % n, means.values) for n in lengths}
     best = max(along, key=lambda n: abs(along[n]), default=0)
     return along[best] if best and _starts_anew(means, best) else 0.0
 
 
 def _starts_anew(means: Trace, epoch: int) -> bool:
-    """Whether the batch mean falls back at the end of an epoch by most of what it has risen, or rises back."""
+    """Return whether the batch mean falls back by most of what it rises within an epoch. The end of each epoch is
+    compared with the beginnings of all later ones: looks may lie so far apart that no two follow each other."""
     number, place = np.divmod(means.steps, epoch)
     early, late = place < epoch / 3, place >= 2 * epoch / 3
-    rises, returns = [], []
+    rises, returns, weights = [], [], []
     for n in np.unique(number):
         begun, ended = means.values[early & (number == n)], means.values[late & (number == n)]
-        following = means.values[early & (number == n + 1)]
+        following = means.values[early & (number > n)]
         if len(begun) and len(ended):
             rises.append(ended.mean() - begun.mean())
         if len(ended) and len(following):
             returns.append(ended.mean() - following.mean())
-    return bool(rises and returns) and float(np.mean(returns) / (np.mean(rises) or math.inf)) >= RETURN
+            weights.append(len(following))
+    return (
+        bool(rises and returns) and float(np.average(returns, weights=weights) / (np.mean(rises) or math.inf)) >= RETURN
+    )
 
 
 def rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:

@@ -17,7 +17,7 @@ and against what batches usually have, and the largest target against the usual 
 as usual, or a target eight times, on a step whose loss spikes, is reported with its indices in the batch, if a tenth of
 all spikes come with one. A target under twenty times the usual must outweigh all others of its batch, and batches with
 targets as large as it alone makes them must be rare among those that were looked at: what comes again and again (a rare
-reward) is a part of the task. So is what is learned, so that no later loss stands out.
+reward) is a part of the task.
 
 ## How to fix it
 Look at the samples that are named. Remove or correct what is wrong; clip or transform (logarithm, quantiles) what is
@@ -40,7 +40,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from torchdoctor.distributions import gaps
 from torchdoctor.facts import TRAIN, SpikeFact
 from torchdoctor.findings import Evidence, Finding, Fix, RuledOut, Severity
 from torchdoctor.rules import curves
@@ -134,13 +133,12 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     usual = typical(run)
     if usual is None or not spikes:
         return
-    unusual = [o for step, fact in spikes for o in examine(step, fact, usual)]
-    outliers = [o for o in unusual if not _is_learned(run, o)]
+    outliers = [o for step, fact in spikes for o in examine(step, fact, usual)]
     if len({o.step for o in outliers}) >= LEAST_SHARE * len(spikes) and outliers:
         yield _finding(run, outliers, len(spikes), usual)
         return
     compared = sum(f.input_size is not None and math.isfinite(f.input_size) for _, f in spikes)
-    if compared and not unusual:
+    if compared and not outliers:
         text = f"the batches at {compared} of {len(spikes)} steps with a spiking loss are of the usual size"
         yield RuledOut(RULE.name, text, SpikeFact.kind, float(compared))
 
@@ -177,16 +175,6 @@ def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
         if times >= BEYOND_TAILS or (times >= LARGE_TARGET and strange):
             found.append(Outlier(step, fact, "target", times, tuple(fact.target_samples[:1])))
     return found
-
-
-def _is_learned(run: Run, outlier: Outlier) -> bool:
-    """Whether a target that could be a tail of its distribution came early, and no later loss shows one like it: errors
-    in the data cannot be predicted, so they would go on to spike."""
-    if outlier.role != "target" or outlier.times >= BEYOND_TAILS:
-        return False
-    loss = run.scalar(LOSS_TRAIN)
-    later = loss.values[len(loss.values) // 2 :]
-    return outlier.step < loss.steps[len(loss.steps) // 2] and gaps.nanmax(later) < outlier.fact.usual
 
 
 def _finding(run: Run, outliers: list[Outlier], spikes: int, usual: Usual) -> Finding:
