@@ -37,9 +37,10 @@ def commands(source: str, folder, under: bool) -> list[str]:
 
 
 REAL = re.compile(
-    r"spawn|forkserver|os.exec|faulthandler|ctypes|closerange|sys.modules|meta_path|os.close|daemonises|__file__, '|torchdoctor|pyarrow"
+    r"spawn|forkserver|os.exec|faulthandler|ctypes|closerange|sys.modules|meta_path|os.close|daemonises|def r\(n\)|__file__, '|torchdoctor|pyarrow"
 )
-"""Of these a process of its own is made; the others begin in a copy of this one, which has torch loaded."""
+"""Of these a process of its own is made; the others begin in a copy of this one, which has torch loaded, and whose frames
+count towards the recursion limit."""
 
 
 def perform(source: str, folder, under: bool) -> Ended:
