@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from field import agreement, blind, confirming, second_labels, tables
+from field import agreement, blind, confirming, second_labels, tables, timing, tools
 from field.edits import EditError, drop_line, insert_after, replace
-from field.outcomes import Outcome, Records
+from field.outcomes import Outcome, Records, from_data, outcome_of, to_data
+from field.peers.meanings import MEANINGS
+from field.peers.neural_observatory import PHRASES, kind_of
+from field.peers.wrapper import ORDER, Statement, Wrapper
 from field.programs import HIGHER, LOWER, Case, Environment, Fault, Metric, Program
 from field.projects import COUNTED, LEARNING, Project, draw, read_register, register
-from field.run import sample
-from field.running import Result, Verdict, _read_metrics
+from field.running import Result, Verdict, _read_metrics, _read_verdict
+from field.runs import run_cases, sample
 from field.scoring import chance, score
 from field.second_labels import AnswerError, Label, draw_third, parse_answer
+from torchdoctor.rules import catalogue
 
 NAMES = [f"project-{number}" for number in range(41)]
 
@@ -266,3 +271,152 @@ def test_a_sample_holds_some_of_every_kind(written):
     chosen = sample(programs)
     assert len(chosen) < len(programs)
     assert {c.program.kind for c in chosen} == {"tabular", "vision"}
+
+
+class Fake(Wrapper):
+    """A peer that says the same of every program."""
+
+    requirement = "fake==1.0"
+    severities = MappingProxyType({"BAD": "error", "MEH": "info"})
+
+    def read(self, script):
+        return [Statement("odd", "MEH", "a"), Statement("explodes", "BAD", "b"), Statement("odd", "MEH", "c")]
+
+
+WITHOUT_A_RULE = {"samples-mixed", "shared-by-mistake"}
+"""Names of the catalogue that no rule has yet."""
+
+
+@pytest.mark.parametrize("name", tools.PEERS)
+def test_a_peer_is_pinned_and_its_findings_stand_for_names_of_the_catalogue(name):
+    wrapper = tools.wrapper_of(name)
+    known = {loaded.rule.name for loaded in catalogue()} | WITHOUT_A_RULE
+    assert wrapper.requirement.startswith(f"{name}==")
+    assert {diagnosis for names in MEANINGS[name].values() for diagnosis in names} <= known
+    assert set(wrapper.severities.values()) <= set(ORDER)
+
+
+def test_warnings_without_a_name_are_told_apart_by_their_words():
+    kinds = {
+        "NaN detected in activations at steps [3].": "NaN or Inf",
+        "Vanishing gradients -- mean norm 1e-9 (absolute threshold 1e-7).": "Vanishing gradients",
+        "30% of neurons appear dead -- consider reducing learning rate.": "dead neurons",
+        "2 gradient norm spike(s) detected.": "gradient norm spike",
+        "something new": "other",
+    }
+    assert {text: kind_of(text) for text in kinds} == kinds
+    assert {*PHRASES.values(), "other"} == MEANINGS["neural-observatory"].keys()
+
+
+def test_the_verdict_of_a_peer_is_scored_like_any_other(written, tmp_path):
+    findings = Fake().findings(Fake().read(Path()))
+    assert [(f["name"], f["severity"]) for f in findings] == [("explodes", "error"), ("odd", "info")]
+    path = tmp_path / "verdict.json"
+    path.write_text(json.dumps({"findings": findings, "is_attached": True}))
+    recorded, verdict = from_data(json.loads(json.dumps(to_data(result(), _read_verdict(path, result())))))
+    meanings = {"explodes": ("exploding-gradients", "learning-rate-too-high")}
+    verdict = tools.Tool("fake 1.0", "fake-1.0", lambda c, seed: (recorded, verdict), meanings).translate(verdict)
+    fault = Fault("f", "net", ("learning-rate-too-high",), "condition", "", "")
+    outcomes = [outcome_of(c, result(), recorded, verdict) for c in (case(fault=fault), case(name="b"))]
+    measured = score(outcomes)
+    assert (measured.right_first.value, measured.found.value, measured.alarmed.value) == (1.0, 1.0, 1.0)
+
+
+def test_programs_that_a_tool_could_not_be_attached_to_are_counted(written, monkeypatch, tmp_path):
+    monkeypatch.setattr("field.outcomes.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("field.runs.run_bare", lambda c, seed: result())
+    starts = []
+
+    def run(c, seed):
+        starts.append(c.label)
+        crashed = c.project.name == "b"
+        return result(status=1 if crashed else 0), Verdict(is_attached=crashed)
+
+    tool = tools.Tool("fake 1.0", "fake-1.0", run)
+    for _ in range(2):  # the second time from the records
+        outcomes = run_cases([case(), case(name="b")], tool, jobs=1)
+    assert sorted(starts) == ["a/net", "b/net"]
+    row = tables.by_tool({tool.title: outcomes}).splitlines()[-1]
+    assert "fake 1.0 | 1 of 2" in row
+    assert row.endswith("| 50% (0% to 100%) of 2 | 1 |")
+
+
+def test_a_loop_is_attached_to_the_model_that_its_optimizer_trains():
+    torch = pytest.importorskip("torch")
+    from field.peers.models import Models
+
+    body, head = (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh()) for _ in range(2))
+    whole = torch.nn.Sequential(body, head)
+    both = torch.optim.SGD(whole.parameters(), lr=0.1)
+    part = torch.optim.SGD(head.parameters(), lr=0.1)
+    loose = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    models = Models()
+    assert [models.trained_by(optimizer) for optimizer in (both, part, loose)] == [[whole], [head], []]
+
+
+def test_timing_compares_the_median_rounds_of_programs_that_ended_well():
+    def rounds(*pairs, status=0):
+        return tuple(
+            {timing.BARE: result(seconds=bare), "tool": result(seconds=under, status=status)} for bare, under in pairs
+        )
+
+    slow = timing.Timing("a", rounds((2.0, 3.0), (2.0, 4.0), (9.0, 90.0)))
+    crashed = timing.Timing("b", rounds((2.0, 200.0), status=1))
+    text = timing.report([slow, crashed], ["tool"], 3)
+    assert "| tool | wall time | 2.00 (2.00 to 2.00) | 2.00 (2.00 to 2.00) | 1 of 2 |" in text
+
+
+FAKE_TORCHDIAG = """
+from pathlib import Path
+def summary(model):
+    if not any(p.requires_grad for p in model.parameters()): print("ALL parameters are frozen")
+def check_gradients(model):
+    print("metric hidden 1.0")
+    return {name: {"status": "OK" if p.grad is not None else "no_grad"} for name, p in model.named_parameters()}
+def check_dead_neurons(model, batch): return {"0": {"dead_pct": 30.0 if len(batch) == 8 else 90.0}}
+"""
+TRAINING = """
+import sys
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+def closure():
+    optimizer.zero_grad()
+    model.requires_grad_(False)  # an evaluation, as some libraries make one
+    model(torch.ones(8, 2))
+    model.requires_grad_(True)
+    loss = model(torch.ones(8, 2)).sum()
+    loss.backward()
+    return loss
+optimizer.step(closure)
+print("metric arguments", len(sys.argv))
+sys.exit(3)
+"""
+
+
+def test_a_peer_is_called_in_the_loop_of_a_script_that_runs_as_without_it(tmp_path):
+    (tmp_path / "torchdiag.py").write_text(FAKE_TORCHDIAG)
+    (tmp_path / "train.py").write_text(TRAINING)
+    verdict = tmp_path / "verdict.json"
+    words = [tools.PEERS_FOLDER, "torchdiag", tmp_path, verdict, "train.py", "--seed", "0"]
+    done = subprocess.run([sys.executable, *map(str, words)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, _read_metrics(done.stdout)) == (3, {"arguments": 3.0}), done.stderr
+    report = _read_verdict(verdict, result())
+    assert report.is_attached
+    assert [(f["name"], f["severity"]) for f in report.findings] == [("dead neurons", "warning")]
+
+
+def test_timing_runs_bare_and_recorded_in_turns_and_resumes(written, monkeypatch, tmp_path):
+    starts = []
+
+    def run(name):
+        return lambda c, seed: starts.append(name) or result()
+
+    monkeypatch.setattr("field.timing.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("field.timing.run_bare", run(timing.BARE))
+    tool = tools.Tool("tool", "tool-1", lambda c, seed: (run("tool")(c, seed), Verdict()))
+    for _ in range(2):  # the second time from the records
+        (measured,) = timing.measure([case()], [tool], rounds=2)
+    assert starts == [timing.BARE, "tool", "tool", timing.BARE]
+    assert (len(measured.rounds), measured.ratio("tool", timing.MEASURES["wall time"])) == (2, 1.0)

@@ -47,16 +47,20 @@ class Outcome:
 
     @property
     def is_right_first(self) -> bool:
-        return bool(self.grave) and self.grave[0]["name"] in (self.accepted or ())
+        return bool(self.grave) and self._is_accepted(self.grave[0])
 
     @property
     def is_found(self) -> bool:
-        return any(f["name"] in (self.accepted or ()) for f in self.verdict.findings)
+        return any(self._is_accepted(f) for f in self.verdict.findings)
 
     @property
     def is_equal(self) -> bool:
         """Return whether the program printed the same measures and ended the same way."""
         return (self.bare.status, repr(self.bare.metrics)) == (self.recorded.status, repr(self.recorded.metrics))
+
+    def _is_accepted(self, finding: dict[str, Any]) -> bool:
+        """Return whether a finding names an accepted diagnosis. A peer's finding may stand for several (`names`)."""
+        return not {finding["name"], *finding.get("names", ())}.isdisjoint(self.accepted or ())
 
 
 def outcome_of(case: Case, bare: Result, recorded: Result, verdict: Verdict) -> Outcome:

@@ -2,6 +2,9 @@
 
     python benchmarks/field/run.py [PROJECT[/PROGRAM[/FAULT]] ...] [--half learning|counted] [--sample] [--jobs 2]
                                    [--build DIR] [--compare DIR] [--write] [--list]
+    python benchmarks/field/run.py --tool PEER               # the same programs under a peer
+    python benchmarks/field/run.py --peers                   # torchdoctor and every peer, in one table
+    python benchmarks/field/run.py --timing [--tool PEER] [--rounds 3] [--all]
     python benchmarks/field/run.py --confirm [NAME ...]      # bare, three seeds: does each fault harm?
     python benchmarks/field/run.py --draw PROJECT ...        # draw new projects into a half
     python benchmarks/field/run.py --second [1-10] [--half HALF]     # show cases to label a second time, blind
@@ -10,43 +13,30 @@
 
 Every case runs bare once (kept for good) and recorded once for each build (kept until its source changes), so a run
 that was stopped goes on where it was. --sample takes ten minutes and a share of every kind. --build is the `src` folder
-of another checkout; --compare shows such a build beside this one. Cases and verdicts of the counted half are never
-printed, only counts; `--second --half counted` is for its labeller.
+of another checkout; --compare shows such a build beside this one. --timing runs bare and recorded in turns, one program
+at a time, over the sample (--all: everything); nothing else should run on the machine. --write puts each table between
+marks of its own into RESULTS.md. Cases and verdicts of the counted half are never printed, only counts;
+`--second --half counted` is for its labeller.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import results
-from environments import InstallError
-from field import agreement, confirming, second_labels, tables
-from field.outcomes import (
-    Outcome,
-    Records,
-    bare_records,
-    from_data,
-    name_of_build,
-    outcome_of,
-    recorded_records,
-    to_data,
-)
+from field import agreement, confirming, second_labels, tables, timing, tools
+from field.outcomes import Outcome
 from field.programs import Case, read_cases
 from field.projects import HALVES, LEARNING, register
-from field.running import Result, run_bare, run_recorded
+from field.runs import run_cases, sample
 
 SOURCE = Path(__file__).parents[2] / "src"
-SEED = 0
-SAMPLE_SECONDS = 600.0
 SECOND = "show cases of a half (default: learning) without their labels, by number; all without a number"
 ANSWER = "store the second label of a case: its number, diagnoses (or healthy, or none), and a remark"
 
@@ -66,24 +56,38 @@ def main() -> int:
     if options.confirm:
         return confirming.confirm(cases, options.jobs)
     if options.agreement:
-        show("field agreement", agreement.report(cases, [options.half] if options.half else HALVES), options.write)
-        return 0
-    outcomes = run_cases(cases, options.build, options.jobs)
-    text = report(outcomes, options.build)
-    if options.compare:
-        before = run_cases(cases, options.compare, options.jobs)
-        names = name_of_build(options.compare), name_of_build(options.build)
-        text += "\n\n### Compared\n\n" + tables.comparison(before, outcomes, names)
-    show("field", text, options.write)
-    return 0
+        text = agreement.report(cases, [options.half] if options.half else HALVES)
+        return show("field agreement", text, options.write)
+    return show(*measure(cases, options), options.write)
 
 
-def show(section: str, text: str, is_written: bool) -> None:
+def show(section: str, text: str, is_written: bool) -> int:
     """Print a section of RESULTS.md, and put it there."""
     print(text)
     if is_written:
         begin, end = results.marks(section)
         results.write(f"{begin}\n{text}\n{end}", (begin, end))
+    return 0
+
+
+def measure(cases: Sequence[Case], options: argparse.Namespace) -> tuple[str, str]:
+    """Return the name of a section of RESULTS.md and its text."""
+    build = tools.torchdoctor(options.build)
+    tool = tools.peer(options.tool) if options.tool else build
+    if options.timing:
+        measured = [build, tool] if options.tool else [build]
+        timings = timing.measure(cases, measured, options.rounds)
+        return "field-timing", timing.report(timings, [t.title for t in measured], options.rounds)
+    if options.peers:
+        compared = [build, *map(tools.peer, tools.PEERS)]
+        return "field-peers", report_peers({t.title: run_cases(cases, t, options.jobs) for t in compared})
+    outcomes = run_cases(cases, tool, options.jobs)
+    text = report(outcomes, tool.title, options.tool)
+    if options.compare:
+        other = tools.torchdoctor(options.compare)
+        before = run_cases(cases, other, options.jobs)
+        text += "\n\n### Compared\n\n" + tables.comparison(before, outcomes, (other.title, tool.title))
+    return f"field-{options.tool}" if options.tool else "field", text
 
 
 def parse() -> argparse.Namespace:
@@ -94,6 +98,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at a time; default: cores")
     parser.add_argument("--build", type=Path, default=SOURCE, metavar="DIR", help="`src` folder of a checkout to run")
     parser.add_argument("--compare", type=Path, metavar="DIR", help="`src` folder of a build to compare with")
+    parser.add_argument("--tool", choices=tools.PEERS, help="run the programs under a peer")
+    parser.add_argument("--peers", action="store_true", help="run the programs under torchdoctor and every peer")
+    parser.add_argument("--timing", action="store_true", help="measure time and memory, one program at a time")
+    parser.add_argument("--rounds", type=int, default=3, help="of --timing; default: 3")
+    parser.add_argument("--all", action="store_true", help="with --timing: every program instead of the sample")
     parser.add_argument("--confirm", action="store_true", help="run bare with several seeds: do the faults harm?")
     parser.add_argument("--draw", action="store_true", help="draw the named projects into a half, before writing cases")
     parser.add_argument(
@@ -104,8 +113,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/RESULTS.md")
     parser.add_argument("--list", action="store_true", help="print the cases of the learning half")
     options = parser.parse_args()
-    if options.jobs < 1:
-        parser.error("--jobs is at least 1")
+    if options.jobs < 1 or options.rounds < 1:
+        parser.error("--jobs and --rounds are at least 1")
+    if (options.timing and options.peers) or (options.compare and (options.tool or options.peers or options.timing)):
+        parser.error("--timing and --peers are runs of their own, and --compare compares builds of torchdoctor")
     if options.draw and not options.names:
         parser.error("--draw needs the names of projects")
     for path in (options.build, options.compare):
@@ -125,74 +136,17 @@ def choose(options: argparse.Namespace) -> list[Case]:
         cases = [c for c in cases if any(c.label == n or c.label.startswith(f"{n}/") for n in options.names)]
         if not cases:
             sys.exit(f"no case is called {' or '.join(options.names)}; --list shows them")
-    return sample(cases) if options.sample else cases
+    is_sample = options.sample or (options.timing and not options.all and not options.names)
+    return sample(cases) if is_sample else cases
 
 
-def sample(cases: Sequence[Case]) -> list[Case]:
-    """Return a share of every half, kind and sort of case that takes about ten minutes on two cores."""
-    known = bare_records().known
-    strata: dict[tuple[str, str, bool], list[Case]] = {}
-    for case in random.Random(SEED).sample(list(cases), len(cases)):
-        strata.setdefault((case.project.half, case.program.kind, case.fault is None), []).append(case)
-    chosen: list[Case] = []
-    left = 2 * SAMPLE_SECONDS
-    while any(strata.values()) and left > 0:
-        for stratum in strata.values():
-            if stratum and left > 0:
-                case = stratum.pop()
-                data = known.get(_key(case))
-                left -= 2 * (data["result"]["seconds"] if data else 10.0)
-                chosen.append(case)
-    return chosen
-
-
-def run_cases(cases: Sequence[Case], build: Path, jobs: int) -> list[Outcome]:
-    """Return the outcome of every case, running what is not on record. Cases that cannot be installed are named."""
-    bare = bare_records()
-    build_name = name_of_build(build)
-    recorded = {half: recorded_records(half, build_name) for half in HALVES}
-
-    def run_one(case: Case) -> Outcome:
-        result = _bare_of(case, bare)
-        records = recorded[case.project.half]
-        if _key(case) not in records.known:
-            records.keep(_key(case), to_data(*run_recorded(case, SEED, build)))
-        return outcome_of(case, result, *from_data(records.known[_key(case)]))
-
-    outcomes: list[Outcome] = []
-    order = random.Random(SEED).sample(list(cases), len(cases))
-    with results.progress() as shown, ThreadPoolExecutor(jobs) as pool:
-        bar = shown.add_task(build_name, total=len(cases), now="")
-        futures = {pool.submit(run_one, case): case for case in order}
-        try:
-            for future in as_completed(futures):
-                try:
-                    outcomes.append(future.result())
-                except InstallError as error:
-                    shown.console.print(f"{futures[future].project.name}: {error}", style="red")
-                label = futures[future].label if futures[future].project.half != "counted" else "(counted half)"
-                shown.update(bar, advance=1, now=label)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-    return sorted(outcomes, key=lambda o: o.label)
-
-
-def _bare_of(case: Case, records: Records) -> Result:
-    if _key(case) not in records.known:
-        records.keep(_key(case), {"result": asdict(run_bare(case, SEED))})
-    return Result(**records.known[_key(case)]["result"])
-
-
-def _key(case: Case) -> str:
-    return f"{case.label} {case.digest()} {SEED}"
-
-
-def report(outcomes: Sequence[Outcome], build: Path) -> str:
+def report(outcomes: Sequence[Outcome], tool: str, peer: str | None) -> str:
+    """Return every table of one tool."""
     parts = [
-        "## The field: training code by others",
+        f"## The field: training code by others{f', under {peer}' if peer else ''}",
         "",
-        f"`python benchmarks/field/run.py`, build {name_of_build(build)}, {len(outcomes)} programs.",
+        f"`python benchmarks/field/run.py{f' --tool {peer}' if peer else ''}`, {tool}, {len(outcomes)} programs"
+        + (f", attached to {sum(o.verdict.is_attached for o in outcomes)}." if peer else "."),
         "Intervals hold 90% of the draws of a bootstrap over projects.",
         "",
         tables.summary(outcomes),
@@ -207,6 +161,25 @@ def report(outcomes: Sequence[Outcome], build: Path) -> str:
         if lines:
             parts += ["", f"### {title}", "", *results.bullets(lines)]
     return "\n".join(parts)
+
+
+def report_peers(outcomes: dict[str, list[Outcome]]) -> str:
+    """Return the table of all tools, on the programs that ran under each."""
+    common = set.intersection(*({o.label for o in part} for part in outcomes.values()))
+    compared = {title: [o for o in part if o.label in common] for title, part in outcomes.items()}
+    return "\n".join(
+        [
+            "## The field: torchdoctor and its peers",
+            "",
+            f"`python benchmarks/field/run.py --peers`, {len(common)} programs.",
+            "Intervals hold 90% of the draws of a bootstrap over projects.",
+            "A finding of a peer counts as right if it may stand for an accepted diagnosis (`benchmarks/field/peers`).",
+            "Where a peer could not be attached, a fault counts as missed and a healthy program as not alarmed.",
+            "Times are rough, since programs ran side by side.",
+            "",
+            tables.by_tool(compared),
+        ]
+    )
 
 
 if __name__ == "__main__":

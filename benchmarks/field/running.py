@@ -8,12 +8,12 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from field.environment import BUILD, CACHE, place, prepare
+from field.environment import CACHE, place, prepare
 from field.programs import SCRIPT, Case
 
 SECONDS = 150.0
@@ -57,6 +57,8 @@ class Verdict:
     findings: list[dict[str, Any]] = field(default_factory=list)
     error: str | None = None
     """why there is no verdict"""
+    is_attached: bool = True
+    """False: the tool ended without having found a training that it could watch"""
 
 
 def run_bare(case: Case, seed: int) -> Result:
@@ -64,14 +66,18 @@ def run_bare(case: Case, seed: int) -> Result:
         return _run(case, seed, Path(folder), (), {})
 
 
-def run_recorded(case: Case, seed: int, build: Path) -> tuple[Result, Verdict]:
-    """Run a case under the torchdoctor whose source lies in `build`."""
+def run_under(
+    case: Case, seed: int, words: Callable[[Path], Sequence[str]], environment: dict[str, str]
+) -> tuple[Result, Verdict]:
+    """Run a case under a tool that writes verdict.json into a folder.
+
+    `words` takes that folder and returns the tool's command line, which comes before the script.
+    """
     with tempfile.TemporaryDirectory(prefix="field-", dir=_work()) as name:
-        folder, told = Path(name), Path(name) / "told"
-        told.mkdir()
-        words = ("-m", "torchdoctor", "run", "--quiet", "--out", str(told), "--json", str(told / "verdict.json"))
-        result = _run(case, seed, folder, words, {BUILD: str(build)})
-        return result, _read_verdict(told / "verdict.json", result)
+        folder, verdict = Path(name), Path(name) / "verdict"
+        verdict.mkdir()
+        result = _run(case, seed, folder, words(verdict), environment)
+        return result, _read_verdict(verdict / "verdict.json", result)
 
 
 def _work() -> Path:
@@ -138,7 +144,8 @@ def _read_metrics(text: str) -> dict[str, float]:
 
 def _read_verdict(path: Path, result: Result) -> Verdict:
     try:
-        return Verdict(findings=json.loads(path.read_text())["findings"])
+        report = json.loads(path.read_text())
+        return Verdict(findings=report["findings"], is_attached=report.get("is_attached", True))
     except (OSError, ValueError, KeyError) as error:
         last = result.output.strip().split("\n")[-1]
         return Verdict(error=f"{type(error).__name__}, status {result.status}: {last}"[:300])

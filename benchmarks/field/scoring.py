@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -13,6 +14,16 @@ from field.outcomes import Outcome
 DRAWS = 2000
 LEVEL = 0.90
 SEED = 20261119
+
+
+class OfProject(Protocol):
+    """A measurement on a program of a project."""
+
+    @property
+    def project(self) -> str: ...
+
+
+M = TypeVar("M", bound=OfProject)
 
 
 @dataclass(frozen=True)
@@ -34,9 +45,7 @@ class Estimate:
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})" if self.count else "-"
 
 
-def estimate(
-    outcomes: Sequence[Outcome], measure: Callable[[Outcome], float], center: Callable[..., float] = np.mean
-) -> Estimate:
+def estimate(outcomes: Sequence[M], measure: Callable[[M], float], center: Callable[..., float] = np.mean) -> Estimate:
     """Return the mean (or another centre) of a measure, with a bootstrap over projects."""
     groups: dict[str, list[float]] = defaultdict(list)
     for outcome in outcomes:
@@ -70,6 +79,8 @@ class Score:
     equal: Estimate
     failed: int
     """cases without a verdict"""
+    attached: int
+    """cases in which the tool found a training to watch"""
 
 
 def score(outcomes: Iterable[Outcome]) -> Score:
@@ -84,6 +95,7 @@ def score(outcomes: Iterable[Outcome]) -> Score:
         memory=estimate(everything, lambda o: o.recorded.megabytes - o.bare.megabytes, np.median),
         equal=estimate(everything, lambda o: o.is_equal),
         failed=sum(o.verdict.error is not None for o in everything),
+        attached=sum(o.verdict.is_attached for o in everything),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from field.outcomes import Outcome
 from field.projects import COUNTED, HALVES
@@ -61,6 +61,26 @@ def _by(outcomes: Iterable[Outcome], what: str, key) -> str:  # type: ignore[no-
         s = score(group)
         rows.append([name, s.right_first.percent(), s.found.percent(), s.alarmed.percent()])
     return table([what, *HEAD[1:]], rows)
+
+
+def by_tool(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """Tools, by title, on the same programs."""
+    rows = []
+    for title, part in outcomes.items():
+        s = score(part)
+        rates = (s.right_first, s.found, s.alarmed)
+        crashes = sum(o.bare.status == 0 and o.recorded.status != 0 for o in part)
+        rows.append(
+            [
+                title,
+                f"{s.attached} of {len(part)}",
+                *(e.percent() for e in rates),
+                s.time.ratio(),
+                s.equal.percent(),
+                str(crashes),
+            ]
+        )
+    return table(["tool", "attached", *HEAD[1:], "time beside bare", "results equal", "crashed"], rows)
 
 
 def misses(outcomes: Iterable[Outcome]) -> list[str]:
