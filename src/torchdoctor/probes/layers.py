@@ -20,11 +20,27 @@ from torchdoctor.probes.saved import saved
 DATA_INPUT = {"AddmmBackward0": 1, "MmBackward0": 0, "ConvolutionBackward0": 0, "LinearBackward0": 0}
 """Which input of a layer's operator is what flows through the network."""
 WEIGHT_INPUT = {"AddmmBackward0": 2, "MmBackward0": 1, "ConvolutionBackward0": 1, "LinearBackward0": 1}
-CASTS = ("TBackward0", "TransposeBackward0", "PermuteBackward0", "ToCopyBackward0", "ViewBackward0")
+TURN = "TBackward0"
+CASTS = (TURN, "TransposeBackward0", "PermuteBackward0", "ToCopyBackward0", "ViewBackward0")
 BATCH_NORMS = ("NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm")
 LAYERS_LIMIT = 512
 WAY_LIMIT = 48
 """Operators looked at on the way from a layer to those before it."""
+
+
+def multiplied_by(node: Any) -> Tensor | None:
+    """The leaf that this operator multiplies what flows through the network by, through a transposition or a cast.
+
+    A backward pass that is itself differentiated (a penalty of gradients, a differential equation) multiplies gradients
+    by a weight that was turned twice. What flows there are no features, so there is no such leaf."""
+    at = WEIGHT_INPUT.get(node.name())
+    below = node.next_functions[at][0] if at is not None and at < len(node.next_functions) else None
+    turned = 0
+    while below is not None and below.name() in CASTS:
+        turned += below.name() == TURN
+        below = below.next_functions[0][0]
+    is_weight = below is not None and below.name() == ACCUMULATE and turned < 2
+    return below.variable if is_weight else None
 
 
 class LayerProbe:
@@ -58,14 +74,11 @@ class LayerProbe:
 
     def _weight(self, node: Any) -> tuple[Tensor, str] | None:
         """The parameter that this operator multiplies by, through a transposition or a cast, and its name."""
-        at = WEIGHT_INPUT.get(node.name())
-        below = node.next_functions[at][0] if at is not None and at < len(node.next_functions) else None
-        while below is not None and below.name() in CASTS:
-            below = below.next_functions[0][0]
-        if below is None or below.name() != ACCUMULATE or below.variable.dim() < 2:
+        weight = multiplied_by(node)
+        if weight is None or weight.dim() < 2:
             return None
-        name = self._context.names.name_of(below.variable)
-        return (below.variable, name) if name else None
+        name = self._context.names.name_of(weight)
+        return (weight, name) if name else None
 
     @contained("layers: norms")
     def norms(self, graph: Graph) -> None:

@@ -13,7 +13,7 @@ from torchdoctor import signals
 from torchdoctor.attach.guard import contained
 from torchdoctor.probes.context import Context
 from torchdoctor.probes.graph import ACCUMULATE, Graph
-from torchdoctor.probes.layers import CASTS, WEIGHT_INPUT
+from torchdoctor.probes.layers import multiplied_by
 from torchdoctor.probes.saved import saved
 
 ROWS, COLUMNS, OUTPUTS = 128, 256, 1024
@@ -52,13 +52,8 @@ class RepresentationProbe:
 
     def _name(self, node: Any) -> str | None:
         """The layer behind an operator of the graph's head."""
-        at = WEIGHT_INPUT.get(node.name())
-        below = node.next_functions[at][0] if at is not None and at < len(node.next_functions) else None
-        while below is not None and below.name() in CASTS:
-            below = below.next_functions[0][0]
-        if below is None or below.name() != ACCUMULATE:
-            return None
-        name = self._context.names.name_of(below.variable)
+        weight = multiplied_by(node)
+        name = self._context.names.name_of(weight) if weight is not None else None
         return (name.rpartition(".")[0] or name) if name else None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 import numpy as np
 
 from torchdoctor.facts import VALIDATION, InputsFact, LabelsFact, LossCallFact
@@ -13,7 +11,6 @@ from torchdoctor.rules.curves import figure
 from torchdoctor.rules.loss_curve import LossCurve, loss_curve
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import ACCURACY_VALIDATION, LOSS_TRAIN, LOSS_VALIDATION, USER
-from torchdoctor.summary import LOGGED_LOSS
 
 POOR = 0.7
 """Training loss at the end over that of a constant guess; see the rule underfitting."""
@@ -88,9 +85,9 @@ def _apart(run: Run) -> str:
     """Say where the validation loss is not on the scale of the training loss: torch's function gave it, maybe one term
     of several, or a mean where a sum is trained. What the script added up, read or logged is whole."""
     calls = [c for c in run.facts(LossCallFact) if c.phase == VALIDATION]
-    places = {(c.function, f"{PurePath(c.file or '').name}:{c.line}") for c in calls}
+    places = {(c.function, f"{(c.file or '').replace(chr(92), '/').rpartition('/')[2]}:{c.line}") for c in calls}
     sites = run.phase.validation_sites if run.phase is not None else []
-    if len(places) != 1 or any(name in LOGGED_LOSS for name in run.keys(USER)):
+    if len(places) != 1 or any("loss" in name.lower() for name in run.keys(USER)):
         return ""
     function, site = next(iter(places))
     called, trained = baseline.called_and_trained(run)
