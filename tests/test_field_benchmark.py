@@ -420,3 +420,15 @@ def test_timing_runs_bare_and_recorded_in_turns_and_resumes(written, monkeypatch
         (measured,) = timing.measure([case()], [tool], rounds=2)
     assert starts == [timing.BARE, "tool", "tool", timing.BARE]
     assert (len(measured.rounds), measured.ratio("tool", timing.MEASURES["wall time"])) == (2, 1.0)
+
+
+def test_programs_that_do_not_repeat_themselves_are_not_counted_as_changed(tmp_path, monkeypatch):
+    tried = case()
+    monkeypatch.setattr(Project, "folder", property(lambda _: tmp_path))
+    recorded = Result(0, {"r2": 0.5}, 1.0, 1.0, 100.0, "")
+    for confirmed, is_counted in ((0.9, True), (0.7, False)):
+        (tmp_path / "confirmed.json").write_text(json.dumps({tried.label: {"metrics": [confirmed]}}))
+        bare = Result(0, {"r2": 0.9}, 1.0, 1.0, 100.0, "")
+        found = outcome_of(tried, bare, recorded, Verdict())
+        assert not found.is_equal and found.is_repeatable == is_counted
+        assert score([found]).equal.count == is_counted and len(tables.unequal([found])) == is_counted

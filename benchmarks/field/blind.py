@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import shlex
 import tempfile
 from collections.abc import Sequence
@@ -38,8 +37,7 @@ def _quoted(arguments: Sequence[str]) -> str:
 
 def _measured(case: Case) -> str:
     """Describe the confirmed metrics of the script with each seed."""
-    path = case.project.folder / "confirmed.json"
-    known = json.loads(path.read_text()).get(case.label) if path.exists() else None
+    known = case.confirmed()
     if known is None:
         return "not measured yet"
     values = ", ".join("none" if value is None else f"{value:.4g}" for value in known["metrics"])

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from field.programs import HIGHER, Case
+from field.programs import CONFIRMED, HIGHER, Case
 from field.projects import COUNTED, Project
 from field.running import Result, run_bare
 
@@ -94,7 +94,7 @@ def _with_delay(slower: float, result: Confirmation, sound: Confirmation) -> Con
 
 
 def _write(project: Project, results: Sequence[Confirmation]) -> None:
-    path: Path = project.folder / "confirmed.json"
+    path: Path = project.folder / CONFIRMED
     known = json.loads(path.read_text()) if path.exists() else {}
     for result in results:
         known[result.label] = {

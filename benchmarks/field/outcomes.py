@@ -31,6 +31,8 @@ class Outcome:
     bare: Result
     recorded: Result
     verdict: Verdict
+    is_repeatable: bool = True
+    """the program gave the same metric bare when its label was confirmed"""
 
     @property
     def is_healthy(self) -> bool:
@@ -64,6 +66,7 @@ class Outcome:
 
 
 def outcome_of(case: Case, bare: Result, recorded: Result, verdict: Verdict) -> Outcome:
+    confirmed = case.confirmed()  # its first seed is that of all runs
     return Outcome(
         label=case.label,
         project=case.project.name,
@@ -75,6 +78,7 @@ def outcome_of(case: Case, bare: Result, recorded: Result, verdict: Verdict) -> 
         bare=bare,
         recorded=recorded,
         verdict=verdict,
+        is_repeatable=confirmed is None or confirmed["metrics"][0] == bare.metric,
     )
 
 

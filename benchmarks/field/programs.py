@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from field.projects import Project, read_register
 
@@ -32,6 +33,8 @@ KINDS = (
 STYLES = ("trainer", "plain", "closure", "callbacks", "several-optimizers", "no-loader", "no-torch-optim", "compiled")
 CATEGORIES = ("defect", "condition", "data", "evaluation", "numerics", "speed")
 HIGHER, LOWER = "higher", "lower"
+CONFIRMED = "confirmed.json"
+"""File in a project's folder."""
 SCRIPT = "train.py"
 """Every program is called this where it runs, so that its name gives nothing away."""
 
@@ -119,6 +122,12 @@ class Case:
     @property
     def script(self) -> Path:
         return self.project.folder / self.program.script
+
+    def confirmed(self) -> dict[str, Any] | None:
+        """Return what was measured bare, with every seed, when the label was confirmed. None if it was not yet."""
+        path = self.project.folder / CONFIRMED
+        known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return known.get(self.label)
 
     def digest(self) -> str:
         """Return a hash of all that decides what the program does. `accepted` is not part of it."""

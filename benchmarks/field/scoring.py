@@ -77,6 +77,7 @@ class Score:
     memory: Estimate
     """recorded less bare, median, in MB"""
     equal: Estimate
+    """of those that repeat themselves bare"""
     failed: int
     """cases without a verdict"""
     attached: int
@@ -93,7 +94,7 @@ def score(outcomes: Iterable[Outcome]) -> Score:
         alarmed=estimate(healthy, lambda o: o.is_alarmed),
         time=estimate(everything, lambda o: o.recorded.seconds / o.bare.seconds, np.median),
         memory=estimate(everything, lambda o: o.recorded.megabytes - o.bare.megabytes, np.median),
-        equal=estimate(everything, lambda o: o.is_equal),
+        equal=estimate([o for o in everything if o.is_repeatable], lambda o: o.is_equal),
         failed=sum(o.verdict.error is not None for o in everything),
         attached=sum(o.verdict.is_attached for o in everything),
     )

@@ -96,8 +96,9 @@ def alarms(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def unequal(outcomes: Iterable[Outcome]) -> list[str]:
-    """Programs that ended otherwise than bare. Labels of the counted half are not shown."""
-    different = [o for o in outcomes if not o.is_equal]
+    """Programs that ended otherwise than bare, but not otherwise than themselves. Labels of the counted half are not
+    shown."""
+    different = [o for o in outcomes if o.is_repeatable and not o.is_equal]
     lines = [
         f"{o.label}: status {o.bare.status} and {o.recorded.status}, {o.bare.metrics} and {o.recorded.metrics}"
         for o in different
