@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ def confirm(cases: Sequence[Case], jobs: int) -> int:
     for project in dict.fromkeys(case.project for case in cases):
         _write(project, [r for c, r in zip(cases, checked, strict=True) if c.project == project])
     for case, result in zip(cases, checked, strict=True):
-        if result.objections and (case.project.half != COUNTED or "--show" in sys.argv):
+        if result.objections and case.project.half != COUNTED:
             print(f"{result.label}: {'; '.join(result.objections)}")
     wrong = sum(bool(result.objections) for result in checked)
     print(f"{len(checked)} cases, {wrong} with objections")

@@ -315,7 +315,7 @@ class Sites:
     def step_ends(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         session = self.session
         self._stepped += 1
-        session.step_start.updated(session.loop.at_work <= 1)
+        session.step_start.updated(session.loop.at_work == 1)
         if session.rolling.on:
             session.rolling.updated(optimizer)
         if session.steady.on and session.steady.stepped(optimizer):

@@ -21,7 +21,7 @@ RIGHT, LATE_LOOKS = 0.75, 3
 LEAST_STEPS = 20
 """Fewer steps show no course."""
 SAME = 0.9, 1.1
-"""What torch's loss functions gave over the training loss, where they are all of it."""
+"""Range of the share of the training loss that torch's functions gave, where they gave all of it."""
 MOST_OF_LOSS = 0.5
 """Share of the loss that torch's loss function gave, below which other terms decide."""
 
@@ -67,12 +67,18 @@ def _unseen(run: Run) -> list[str]:
     if not calls:
         targets = [f for f in run.facts(InputsFact) if f.role == "target"] or run.facts(LabelsFact)
         return ["no call of a torch loss function was seen", *([] if targets else ["no targets were seen"])]
-    called, trained = baseline.called_and_trained(run)
-    if len({(c.function, c.line) for c in calls}) == 1 and baseline.only_call(run) is not None and len(called):
-        share = curves.median(called / np.where(trained == 0, np.nan, trained))
-        if 0 <= share < MOST_OF_LOSS:
-            return [f"torch's loss function gave only {share:.0%} of the training loss, and other terms the rest"]
+    share = _called_share(run)
+    is_one_call = len({(c.function, c.line) for c in calls}) == 1 and baseline.only_call(run) is not None
+    if is_one_call and share is not None and 0 <= share < MOST_OF_LOSS:
+        return [f"torch's loss function gave only {share:.0%} of the training loss, and other terms the rest"]
     return []
+
+
+def _called_share(run: Run) -> float | None:
+    """Return the median share of the training loss that torch's functions gave, or None where no step shows both."""
+    called, trained = baseline.called_and_trained(run)
+    known = trained != 0
+    return curves.median(called[known] / trained[known]) if known.any() else None
 
 
 def _validation(run: Run) -> list[str]:
@@ -90,11 +96,9 @@ def _apart(run: Run) -> str:
     if len(places) != 1 or any("loss" in name.lower() for name in run.keys(USER)):
         return ""
     function, site = next(iter(places))
-    called, trained = baseline.called_and_trained(run)
-    nonzero = trained != 0
-    if sites != [site] or len(run.optimizers) > 1 or not nonzero.any():
+    share = _called_share(run)
+    if sites != [site] or len(run.optimizers) > 1 or share is None:
         return ""
-    share = curves.median(called[nonzero] / trained[nonzero])
     return "" if SAME[0] <= share <= SAME[1] else f" as {function} gave it, not on the scale of the training loss"
 
 

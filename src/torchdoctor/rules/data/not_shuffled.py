@@ -324,9 +324,8 @@ def rise_within_epochs(means: Trace, epoch: int | None) -> float:
     if epoch:
         return rank_correlation(means.steps % epoch, means.values)
     before, last = means.steps[-2:].tolist()
-    lengths = range(
-        LEAST_LOOKS, min((2 * last - before) // 2 + 1, LONGEST_EPOCH)
-    )  # the run may end as long after the last look
+    longest = (2 * last - before) // 2  # the run goes on after its last look, by less than the distance of two
+    lengths = range(LEAST_LOOKS, min(longest + 1, LONGEST_EPOCH))
     along = {n: rank_correlation(means.steps % n, means.values) for n in lengths}
     best = max(along, key=lambda n: abs(along[n]), default=0)
     return along[best] if best and _starts_anew(means, best) else 0.0
@@ -346,9 +345,10 @@ def _starts_anew(means: Trace, epoch: int) -> bool:
         if len(ended) and len(following):
             returns.append(ended.mean() - following.mean())
             weights.append(len(following))
-    return (
-        bool(rises and returns) and float(np.average(returns, weights=weights) / (np.mean(rises) or math.inf)) >= RETURN
-    )
+    if not rises or not returns:
+        return False
+    rise = float(np.mean(rises)) or math.inf
+    return float(np.average(returns, weights=weights)) / rise >= RETURN
 
 
 def rank_correlation(a: NDArray[Any], b: NDArray[Any]) -> float:
