@@ -5,7 +5,7 @@ from torch import nn
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-model = nn.Sequential(nn.Linear(16, 160), nn.Tanh(), nn.Linear(160, 160), nn.Tanh(), nn.Linear(160, 1))
+model = nn.Sequential(nn.Linear(16, 205), nn.Tanh(), nn.Linear(205, 205), nn.Tanh(), nn.Linear(205, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 inputs = torch.randn(4_096, 16)
 targets = inputs[:, :1] * inputs[:, 1:2]

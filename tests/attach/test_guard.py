@@ -189,7 +189,7 @@ def train_with_failures(names: list[str], tmp_path: Path) -> list[str]:
 
 
 def test_every_site_may_fail_and_training_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Governor, "_detail_interval", lambda _: 16)
+    monkeypatch.setattr(Governor, "_detail_interval", lambda *_: 16)
     monkeypatch.setattr("torchdoctor.attach.rolling.is_late", lambda _: True)
     with _watch(tmp_path):
         everything()

@@ -140,6 +140,23 @@ def test_work_on_a_new_model_does_not_grow_with_the_models_before(
     assert len(registry.module_names) == 2 * len(models)
 
 
+@pytest.mark.usefixtures("no_search")
+def test_searches_for_names_become_rarer_where_none_is_found(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    registry.can_spend = lambda seconds: not asked.append(seconds) and len(asked) < 4
+    monkeypatch.setattr(Heap, "predicted_seconds", 1.0)
+    monkeypatch.setattr(Heap, "measured", lambda *_: None)
+    monkeypatch.setattr(Heap, "attribute_names", staticmethod(lambda _: {}))
+    kept = []
+    for model in [nn.Sequential(nn.Linear(2, 2)) for _ in range(5)]:
+        kept.append((model, optimize(registry, model)))
+        registry.discover()
+    assert asked == [1, 4, 16, 64, 64]
+    assert registry.searches_skipped == 0
+
+
 def test_entries_of_dead_modules_are_swept(registry: Registry) -> None:
     for _ in range(3000):
         nn.Linear(1, 1)

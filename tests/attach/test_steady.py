@@ -25,7 +25,7 @@ STEPS = 120
 @pytest.fixture(autouse=True)
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step is taken for one so short that a full one comes only now and then."""
-    monkeypatch.setattr(Governor, "_detail_interval", lambda _: 16)
+    monkeypatch.setattr(Governor, "_detail_interval", lambda *_: 16)
 
 
 @contextmanager

@@ -134,11 +134,11 @@ def test_our_own_health_hides_nothing() -> None:
     assert lines[1] == "dropped: histograms: queue full (1200)"
     assert lines[2] == "activations was switched off: raised IndexError three times"
     assert lines[3] == "embedding.weight is not supported: sparse gradient"
-    brief = HealthFact(overhead=0.3, budget=0.03, settling_seconds=0.2, own_seconds=0.11)
-    assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.31 s in all"]
-    short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.8)
+    brief = HealthFact(overhead=0.3, budget=0.03, settling_seconds=0.1, own_seconds=0.11)
+    assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.21 s in all"]
+    short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.4)
     assert describe_health(RunBuilder().fact(short).build()) == [
-        "measuring took 0.8 s, 2 % of the step time, inside its budget of 0.5 s and 1 %"
+        "measuring took 0.4 s, 2 % of the step time, inside its budget of 0.25 s and 1 %"
     ]
     assert describe_health(RunBuilder().build()) == []
     assert describe_health(RunBuilder().info(dropped={"facts": 2}).build()) == ["dropped: facts (2)"]

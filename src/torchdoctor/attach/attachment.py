@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from torchdoctor.attach.collector import collector_rests, keep_for_good
 from torchdoctor.attach.importing import after_import
 from torchdoctor.attach.options import Options
 from torchdoctor.attach.page import open_page
@@ -65,9 +66,12 @@ class Attachment:
         self._examines = examines or options.live or bool(options.stop_on)
         self._pid = os.getpid()
         self._open = False
+        self._is_first = False
+        """the script has not imported torch yet"""
 
     def begin(self) -> None:
         self._open = True
+        self._is_first = "torch" not in sys.modules
         after_import("torch", self._start)
 
     @property
@@ -88,10 +92,12 @@ class Attachment:
         if not (self.is_here and self._open):
             return
         try:
-            with own_modules():
+            with own_modules(), collector_rests():
                 sessions = importlib.import_module("torchdoctor.attach.session")
                 import_early(*NEEDED)
                 self.session = sessions.start(self.options, self._examine if self._examines else None)
+                if self._is_first:
+                    keep_for_good()
             if self.options.live and self.session.live is not None:
                 self.session.live.listeners.append(_announce)
                 self.session.live.at_start = self._point_to_view
@@ -131,7 +137,7 @@ class Attachment:
         if not (self.is_here and self._open):
             return None
         self._open = False
-        with own_modules():
+        with own_modules(), collector_rests():
             return self._close(how, exception, untrained)
 
     def _close(self, how: str, exception: dict[str, Any] | None, untrained: bool) -> Verdict | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from time import perf_counter
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -55,6 +56,8 @@ def units_of(tensors: Iterable[Tensor]) -> float:
 class Ceiling:
     """The account of one process. Without a share there is no ceiling."""
 
+    once: ClassVar[float] = HealthFact.UNNOTICED_SECONDS
+
     def __init__(self, share: float | None = None) -> None:
         self._share = share
         self._began = perf_counter()
@@ -68,7 +71,7 @@ class Ceiling:
         """Seconds that may still be spent."""
         if self._share is None:
             return float("inf")
-        return HealthFact.UNNOTICED_SECONDS + self._share * (perf_counter() - self._began) - self.spent_seconds
+        return self.once + self._share * (perf_counter() - self._began) - self.spent_seconds
 
     def can_spend(self, seconds: float, part: float = PART) -> bool:
         return seconds <= part * max(0.0, self.left)

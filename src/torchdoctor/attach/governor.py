@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchdoctor.attach.ceiling import Ceiling
-from torchdoctor.facts import HealthFact
 
 EARLY_STEPS = frozenset((0, 1, 2, 3, 5, 8, 12, 16, 20))
 GROWTH = 1.2
@@ -29,8 +28,10 @@ ON_OUR_CLOCK = 0.5
 """Part of the budget that is spent by what we time; the rest is for the thread that writes, and for colder caches."""
 DETAIL_SHARE = 0.1
 """Part of the budget for reading calls, clearing and times on every step; beyond it, steps are only counted."""
-DETAIL_INTERVAL = 64
-"""There is a full step at least every so many."""
+DETAIL_INTERVAL, LONGEST_DETAIL_INTERVAL = 64, 1024
+DETAIL_GROWTH = 1 / 16
+"""There is a full step at least every 64; later a run waits for this part of the steps so far, but never longer than
+1,024. A loop that has repeated itself for long is not likely to change, and a full step costs many counted ones."""
 
 DEBT_STEPS = 200
 """What is not in looks (structure read again) is paid back before further looks, over at most so many steps."""
@@ -99,7 +100,7 @@ class Governor:
         due = [name for name, look in self.looks.items() if self._due(look, step)]
         self.detailed = bool(due) or step >= self._detail_at
         if self.detailed:
-            self._detail_at = step + self._detail_interval()
+            self._detail_at = step + self._detail_interval(step)
         return frozenset(due) if due else _NONE
 
     @property
@@ -107,19 +108,20 @@ class Governor:
         """The step at which a full one is due, whatever its looks will have earned until then."""
         return min(self._detail_at, *(look.forced_at for look in self.looks.values()))
 
-    def _detail_interval(self) -> float:
+    def _detail_interval(self, step: int) -> float:
         # Where a counted step turns into a full one, its cost is taken for that of counting. All steps would then be
         # full, and counting would never be measured again.
         extra = max(self._detail_cost - self._count_cost, self._detail_cost / 2)
         allowed = DETAIL_SHARE * self.budget * self._bare
-        return min(extra / allowed, DETAIL_INTERVAL) if allowed > 0 else 1.0
+        longest = min(max(DETAIL_INTERVAL, DETAIL_GROWTH * step), LONGEST_DETAIL_INTERVAL)
+        return min(extra / allowed, longest) if allowed > 0 else 1.0
 
     def _due(self, look: Look, step: int) -> bool:
         if step >= look.forced_at:
             if not self._fits(look):
                 look.forced_at = step * GROWTH
                 return False
-            unnoticed = self.own_seconds < HealthFact.UNNOTICED_SECONDS
+            unnoticed = self.own_seconds < self.ceiling.once
             look.forced_at = step * (GROWTH if unnoticed else LATE_GROWTH)
             return True
         return 0 < look.cost <= look.credit

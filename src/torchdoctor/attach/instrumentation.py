@@ -155,10 +155,10 @@ def _instrument(function: FunctionType) -> Instrumentation | None:
     code = function.__code__
     name = f"__torchdoctor_{code.co_name}_{next(_NUMBERS)}__"  # functions that a decorator made share their lines
     try:
-        text = _read_source(code)
-        if not _is_same(_compile(_parse(text), function), code):
+        text, plain = _read_source(code)
+        if not _is_same(_compile(plain, function), code):
             return None  # the file on the disk is another than the one that was imported
-        watched = _compile(_watch_body(_parse(text), _parse(text), code, name), function)
+        watched = _compile(_watch_body(plain, _parse(text), code, name), function)
     except (OSError, SyntaxError, TypeError, ValueError, RecursionError):
         return None
     if watched.co_freevars != code.co_freevars:
@@ -166,8 +166,8 @@ def _instrument(function: FunctionType) -> Instrumentation | None:
     return Instrumentation(function, watched, name)
 
 
-def _read_source(code: CodeType) -> str:
-    """The lines of the definition, under a line that takes their indentation."""
+def _read_source(code: CodeType) -> tuple[str, ast.FunctionDef]:
+    """The lines of the definition, under a line that takes their indentation, and what they say."""
     first = code.co_firstlineno
     last = max(line for _, _, line in (*code.co_lines(), (0, 0, first)) if line is not None)
     lines = linecache.getlines(code.co_filename)
@@ -175,8 +175,7 @@ def _read_source(code: CodeType) -> str:
         text = "".join(lines[first - 1 : end])
         text = ("if True:\n" if text[:1].isspace() else "\n") + text
         with contextlib.suppress(SyntaxError):  # a bracket that is closed further down
-            _parse(text)
-            return text
+            return text, _parse(text)
     raise OSError(f"no function is found in {code.co_filename} at line {first}")
 
 

@@ -28,6 +28,8 @@ WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "Fully
 WRAPPER_ATTRIBUTES = ("_orig_mod", "module", "_fsdp_wrapped_module")
 
 
+IN_VAIN = 4
+"""Where a search for names has found none, the next must fit the budget so many times."""
 T = TypeVar("T")
 
 
@@ -86,6 +88,7 @@ class Registry:
         """whether a search that takes so many seconds fits the budget"""
         self.searches_skipped = 0
         """searches through all objects that did not fit the budget"""
+        self._searched_in_vain = 0
         self._homeless = IdentitySet()
         """parameters that no module holds, as a search showed"""
         self._names: dict[str, _Names] = {}
@@ -288,12 +291,17 @@ class Registry:
 
     def _attribute_names(self, models: list[nn.Module]) -> dict[int, str]:
         """Names under which plain objects (a trainer) keep the models, by id."""
-        return self._search(lambda: self.heap.attribute_names(models)) or {} if models else {}
+        if not models:
+            return {}
+        names = self._search(lambda: self.heap.attribute_names(models), IN_VAIN**self._searched_in_vain)
+        if names is not None:
+            self._searched_in_vain = 0 if names else self._searched_in_vain + 1
+        return names or {}
 
-    def _search(self, search: Callable[[], T]) -> T | None:
-        """Search through all objects of the interpreter, if that fits the budget."""
-        if not self.can_spend(self.heap.predicted_seconds):
-            self.searches_skipped += 1
+    def _search(self, search: Callable[[], T], reluctance: int = 1) -> T | None:
+        """Search through all objects of the interpreter, if so many searches would fit the budget."""
+        if not self.can_spend(reluctance * self.heap.predicted_seconds):
+            self.searches_skipped += reluctance == 1  # what was searched in vain before is not missed
             return None
         start = perf_counter()
         found = search()

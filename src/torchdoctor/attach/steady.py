@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOSS_TRAIN, LOSS_EVENTS = signals.LOSS_TRAIN.name, signals.LOSS_EVENTS.name
 LEARNING_RATE = signals.LEARNING_RATE.name
-ROWS = 16
+ROWS = 64
 """Counted steps that are written together: what is done at once costs a fraction of what is done each step."""
 ROWS_SECONDS = 0.25
 """And no longer than this: a run that is killed loses a second at most."""

@@ -69,7 +69,7 @@ class HealthFact(Fact):
     """What torchdoctor itself dropped, switched off or does not support; and the overhead reached."""
 
     kind: ClassVar[str] = "own_health"
-    UNNOTICED_SECONDS: ClassVar[float] = 0.5
+    UNNOTICED_SECONDS: ClassVar[float] = 0.25
     """of our own time after the first steps; until then a share of a short run says little"""
     overhead: float | None
     """share of the bare step time, after the first steps"""

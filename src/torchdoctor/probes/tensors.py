@@ -22,6 +22,8 @@ from torchdoctor.probes.ownership import library_of_parameters
 
 HISTOGRAM_GROWTH = 2.0
 """Histograms are taken at steps that double."""
+MODELS_DESCRIBED = 32
+"""Models whose parameters are described whether they train now or not."""
 NONFINITE = signals.STATISTICS.index("nonfinite")
 SPREAD_STEPS = frozenset((0, 1, 2, 5, 12, 20))
 """Early steps at which the spread between units is measured; symmetric units show at once."""
@@ -186,13 +188,17 @@ class TensorProbe:
 
     @contained("tensors: describe")
     def describe(self, orders: dict[str, int]) -> None:
-        """Write a fact for every named parameter; `orders` holds their places in the forward pass."""
-        for model_name, model in self._context.names.live_models():
+        """Write a fact for every named parameter; `orders` holds their places in the forward pass. Of a search through
+        many models, those are described that train now."""
+        names = self._context.names
+        for number, (model_name, model) in enumerate(names.live_models()):
+            if number >= MODELS_DESCRIBED and not any(names.name_of(p) in orders for p in model.parameters()):
+                continue
             types = {id(m): type(m).__name__ for m in model.modules()}
             owners = {id(p): id(m) for m in model.modules() for p in m._parameters.values() if p is not None}
             libraries = library_of_parameters(model)
             for parameter in model.parameters():
-                name = self._context.names.name_of(parameter)
+                name = names.name_of(parameter)
                 if name is not None:
                     owner = types.get(owners.get(id(parameter), 0), model_name)
                     self._write_fact(parameter, name, owner, orders, libraries.get(id(parameter)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -152,6 +153,9 @@ _STOP_WORDS = words(
 )
 
 
+REMEMBERED_LENGTH = 300
+
+
 def scrub(value: Any, names: bool = True) -> Any:
     """The same data without secrets in texts and, with `names`, under keys of mappings that name secrets."""
     if isinstance(value, str):
@@ -191,9 +195,17 @@ def scrub_text(text: str) -> str:
     """Text without logins in URLs, keys of known services, and values assigned to names of secrets."""
     if len(text) < 4:
         return text
+    return _scrub_known(text) if len(text) <= REMEMBERED_LENGTH else _scrub_any(text)
+
+
+def _scrub_any(text: str) -> str:
     if r"\n" in text and _STAND_IN not in text:  # the repr of a text, or JSON in a text: its lines count, too
         text = _scrub_lines(text.replace(r"\n", _STAND_IN)).replace(_STAND_IN, r"\n")
     return _scrub_lines(text)
+
+
+_scrub_known = lru_cache(maxsize=2048)(_scrub_any)
+"""Names of modules, places and settings are written again and again."""
 
 
 def _scrub_lines(text: str) -> str:

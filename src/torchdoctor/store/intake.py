@@ -64,7 +64,7 @@ class Intake:
         self._scalars: list[History] = []
         self._matrices: dict[str, History] = {}
         self._groups: dict[Group, pa.Schema] = {}
-        self._union: dict[str, dict[str, None]] = {}
+        self._union: dict[tuple[str, ...], dict[str, None]] = {}
         self._rows = 0
         self._histogram_rows: Counter[tuple[str, tuple[str, ...]]] = Counter()
 
@@ -176,23 +176,25 @@ class Intake:
             return ()
         if group in self._groups:
             return ((group, held),)
-        return tuple(self._over_union(name, columns, row) for name, row in held.items())
+        return (self._over_union(columns, held),)
 
-    def _over_union(self, name: str, columns: tuple[str, ...], row: Floats) -> tuple[Group, dict[str, Floats]]:
-        """When sets of columns are too many: each signal for itself, over all columns it ever had."""
-        union = self._union.setdefault(name, {})
+    def _over_union(self, columns: tuple[str, ...], held: Mapping[str, Floats]) -> tuple[Group, dict[str, Floats]]:
+        """When sets of columns are too many: all columns that these signals ever had."""
+        union = self._union.setdefault(tuple(held), {})
         for column in columns:
             if len(union) < fmt.MAX_COLUMNS:
                 union.setdefault(column)
         at = {column: i for i, column in enumerate(union)}
-        wide = np.full(len(at), np.nan, np.float32)
-        for column, value in zip(columns, row, strict=True):
-            if column in at:
-                wide[at[column]] = value
-        group = (tuple(at), (name,))
+        kept = [(i, at[column]) for i, column in enumerate(columns) if column in at]
+        wide = {}
+        for name, row in held.items():
+            wide[name] = np.full(len(at), np.nan, np.float32)
+            for of_row, of_union in kept:
+                wide[name][of_union] = row[of_row]
+        group = (tuple(at), tuple(held))
         if group not in self._groups:
             self._groups[group] = fmt.stats_schema(*group)
-        return group, {name: wide}
+        return group, wide
 
     def _write_rows(
         self, columns: tuple[str, ...], signals: tuple[str, ...], order: Ints, steps: Ints, arrays: list[Floats]
