@@ -137,7 +137,7 @@ class Attachment:
         if not (self.is_here and self._open):
             return None
         self._open = False
-        with own_modules(), collector_rests():
+        with own_modules():
             return self._close(how, exception, untrained)
 
     def _close(self, how: str, exception: dict[str, Any] | None, untrained: bool) -> Verdict | None:

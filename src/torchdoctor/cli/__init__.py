@@ -131,5 +131,28 @@ def unknown(what: str, name: str, known: Sequence[str] | dict[str, str], way_out
     return f"there is no {what} {name!r}{meant}{f' ({way_out})' if close else ''}"
 
 
+OTHER_WORDS = {
+    "compare": "diff",
+    "train": "run",
+    "watch": "top",
+    "dashboard": "ui",
+    "serve": "ui",
+    "page": "report",
+    "export": "report",
+    "list": "runs",
+    "show": "runs",
+    "find-lr": "lr",
+    "range-test": "lr",
+    "lint": "check",
+    "validate": "check",
+    "preflight": "check",
+    "help": "--help",
+}
+"""What people call a command elsewhere, and what it is called here."""
+
+
 def _script_hint(name: str) -> str:
-    return f"to run a script: torchdoctor run {name}" if name.endswith(".py") else ""
+    if name.endswith(".py"):
+        return f"to run a script: torchdoctor run {name}"
+    meant = OTHER_WORDS.get(name.lower().replace("_", "-"), "")
+    return f"that is torchdoctor {meant}" if meant else ""

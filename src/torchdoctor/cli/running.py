@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from torchdoctor.attach.attachment import Attachment
 from torchdoctor.attach.children import follow, watch_for_exec
+from torchdoctor.attach.collector import collector_rests
 from torchdoctor.attach.launcher import launch
 from torchdoctor.attach.options import Options, is_disabled
 from torchdoctor.attach.ranks import last_written, speaks, taken_places
@@ -179,7 +180,7 @@ class Conclusion:
 
     def status(self) -> int:
         """Close the record and tell it; nothing that goes wrong in here changes how the script ended."""
-        with own_modules():
+        with own_modules(), collector_rests():
             return self._status()
 
     def _status(self) -> int:

@@ -7,7 +7,9 @@ script work as without us. What filters ignore, or show each time, is not noted 
 from __future__ import annotations
 
 import linecache
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +21,7 @@ KEPT = 8
 TEXT = 300
 """Characters of a warning that are quoted."""
 OWN = "torchdoctor"
+_NUMBER = re.compile(r"\d[\d.,e+-]*")
 ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 """Categories that say nothing about a training."""
 
@@ -32,6 +35,8 @@ class LibraryWarnings:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._known = set(_shown())
+        self._said: set[tuple[str, int, str]] = set()
+        """file, line and words of what was written"""
         self._written = 0
 
     @contained("warnings: look")
@@ -44,8 +49,13 @@ class LibraryWarnings:
             self._known.add(shown)
             if issubclass(category, ABOUT_CODE) or ("warn" in linecache.getline(file, line) and _is_script(file)):
                 continue  # the script's own
+            said = (file, line, _NUMBER.sub("", text))
+            if said in self._said:
+                continue  # the same again, with another number
+            self._said.add(said)
             self._written += 1
-            fact = LibraryWarningFact(" ".join(text.split())[:TEXT], category.__name__, file, line)
+            quoted = textwrap.shorten(text, TEXT, placeholder=" ...")
+            fact = LibraryWarningFact(quoted, category.__name__, file, line)
             self._context.record.fact(fact, self._context.step, f"{file}:{line}/{self._written}")
 
 

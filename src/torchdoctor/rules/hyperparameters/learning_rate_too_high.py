@@ -130,6 +130,9 @@ class Course:
     onset: int
     start: float
     end: float
+    """its level in the last fifth of the steps"""
+    last: float
+    """where it stands if it has risen even above that level"""
     peak: float
     lasting: float
     """the highest running median of five"""
@@ -218,7 +221,8 @@ def course_of(curve: Curve, start: float, idle: float, *, adversarial: bool) -> 
     end, risen = curves.level(values), _risen_at(curve, start)
 
     def course(how: str, onset: int) -> Course:
-        return Course(how, onset, start, end, float(values.max()), float(curves.smooth(values, 5).max()))
+        peak, lasting = float(values.max()), float(curves.smooth(values, 5).max())
+        return Course(how, onset, start, end, max(end, float(values[-1])), peak, lasting)
 
     if curve.broke_at is not None:
         if risen is not None:
@@ -316,7 +320,7 @@ def updates_before(moved: Movement | None, onset: int) -> Updates | None:
 
 TITLES = {
     "nan": "the loss ended in NaN",
-    "grew": "the loss grew from {start} to {end}",
+    "grew": "the loss grew from {start} to {last}",
     "thrown": "the loss shot up to {peak} and ended where it began",
     "lost": "what was learned is lost again",
     "shaken": "the first updates threw the loss up to {peak}",
@@ -325,7 +329,7 @@ TITLES = {
 }
 WORDS = {
     "nan": "The loss grew from {start} to {peak}, then became NaN",
-    "grew": "The loss started at {start} and stands at {end}",
+    "grew": "The loss started at {start} and stands at {last}",
     "thrown": "The loss was thrown from {start} to {peak} and ended at {end}, no better than it began",
     "lost": "The loss had fallen well below its start of {start}, went back to {end} and stayed there",
     "shaken": "The first updates threw the loss from {start} to {peak}, and it has come back to {end} only",
@@ -345,7 +349,7 @@ SYMPTOMS = {
 
 def _finding(run: Run, course: Course, curve: Curve, updates: Updates | None, key: str) -> Finding:
     rate, group = _rate(run, key, course.onset)
-    numbers = {name: figure(getattr(course, name)) for name in ("start", "peak", "end", "onset")}
+    numbers = {name: figure(getattr(course, name)) for name in ("start", "peak", "end", "last", "onset")}
     words, title = WORDS[course.how].format(**numbers), TITLES[course.how].format(**numbers)
     lower = _lower(rate, updates)
     optimizer = run.optimizers.get(group.partition(".")[0])
