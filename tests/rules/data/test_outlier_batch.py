@@ -106,3 +106,11 @@ def test_a_rare_reward_that_comes_again_and_again_is_no_accident() -> None:
 def test_the_tail_of_the_targets_does_not_outweigh_its_batch() -> None:
     run = recurring(np.full(20, 1.0), 9.0).scalar(BATCH_SIZE, 256.0, "train", range(0, 200, 10))
     assert findings(run.build(), NAME) == []
+
+
+@pytest.mark.parametrize(("others", "is_accident"), [((1.2, 2.9, 3.1), True), ((4.2, 5.8, 6.3, 7.5), False)])
+def test_an_accident_stands_apart_from_the_other_targets(others: tuple[float, ...], is_accident: bool) -> None:
+    run = recurring(np.full(20, 1.0), 9.3)
+    for at, target in enumerate(others):
+        run.fact(spike(target=target), step=30 + at)
+    assert bool(findings(run.build(), NAME)) == is_accident

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -91,6 +91,9 @@ LARGE_TARGET = 8.0
 BEYOND_TAILS = 20.0
 """A target so many times the usual is none of the tails that targets have (of ten thousand products of two normal
 values the largest is about 12 times the usual); below it a target must outweigh the rest of its batch, and be rare."""
+APART = 1.6
+"""An accident stands apart from the other targets. Where several of somewhat smaller size make the loss spike, too, it
+is the end of a tail."""
 RECURRING = 0.15
 """Share of the batches looked at whose targets are as large as one such target alone would make them: then it is a
 part of the task (a rare reward, a rare event), not an accident."""
@@ -113,6 +116,8 @@ class Usual:
     """of all batches that were looked at"""
     batch: float | None
     """samples"""
+    has_tail: bool = False
+    """targets are of all sizes up to the largest"""
 
     def recurs(self, size: float) -> bool:
         """Whether batches whose targets are of that size are nothing out of the ordinary."""
@@ -133,6 +138,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     usual = typical(run)
     if usual is None or not spikes:
         return
+    usual = replace(usual, has_tail=_has_tail([fact for _, fact in spikes], usual))
     outliers = [o for step, fact in spikes for o in examine(step, fact, usual)]
     if len({o.step for o in outliers}) >= LEAST_SHARE * len(spikes) and outliers:
         yield _finding(run, outliers, len(spikes), usual)
@@ -159,6 +165,11 @@ def typical(run: Run) -> Usual | None:
     return Usual(size, peak, target, targets, batch) if size > 0 else None
 
 
+def _has_tail(spikes: list[SpikeFact], usual: Usual) -> bool:
+    sizes = {f.target_high / usual.target_size for f in spikes if f.target_high is not None and usual.target_size}
+    return sum(LARGE_TARGET / APART <= size < LARGE_TARGET for size in sizes) >= 2
+
+
 def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
     """What in this batch is out of the usual range: inputs, targets or both."""
     found = []
@@ -171,7 +182,7 @@ def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
     if fact.target_high is not None and usual.target_size and not fact.target_integral:
         times = fact.target_high / usual.target_size
         alone = fact.target_high / math.sqrt(usual.batch) if usual.batch else math.inf
-        strange = alone >= usual.target_size and not usual.recurs(alone)
+        strange = alone >= usual.target_size and not usual.recurs(alone) and not usual.has_tail
         if times >= BEYOND_TAILS or (times >= LARGE_TARGET and strange):
             found.append(Outlier(step, fact, "target", times, tuple(fact.target_samples[:1])))
     return found
