@@ -6,15 +6,14 @@
 
 Every arm trains in a process of its own that stays attached and warm, and all others are stopped (with the processes
 they started) while it trains, so that one thing runs at a time. In a round every arm is measured between two blocks of
-the same process with the arm lifted (bare, arm, arm, bare): the machine drifts within seconds, and where memory happens
-to lie makes a process faster or slower for its whole life. That gives one ratio. All processes are started anew a few
-times all the same. torchdoctor spends half a second on the beginning of a run whatever its length, and is measured
-after that. The table has the median of all ratios with a 95 % bootstrap interval (over the sets of processes, then over
-their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full. "Own clock" is the share
-that an arm can tell itself: the time of its code in the loop and of its threads, on average, without what it does to
-caches. It separates arms that the machine's noise does not. With --write the table goes into benchmarks/RESULTS.md,
-between marks of its own for each device.
-"""
+the same process with the arm lifted (bare, arm, arm, bare): the machine drifts within seconds, and where memory
+happens to lie makes a process faster or slower for its whole life. That gives one ratio. All processes are started
+anew a few times all the same. torchdoctor spends a quarter of a second on the beginning of a run whatever its length,
+and is measured after that. The table has the median of all ratios with a 95 % bootstrap interval (over the sets of
+processes, then over their rounds), and the ratio of the sums of all blocks, in which rare dear steps count in full.
+"Own clock" is the share that an arm can tell itself: the time of its code in the loop and of its threads, on average,
+without what it does to caches. It separates arms that the machine's noise does not. With --write the table goes into
+benchmarks/RESULTS.md, between marks of its own for each device."""
 
 from __future__ import annotations
 

@@ -8,6 +8,14 @@ from types import ModuleType
 import pytest
 
 from attach.loggers import Run, SummaryWriter
+from torchdoctor.attach.ceiling import Ceiling
+from torchdoctor.facts import HealthFact
+
+
+@pytest.fixture
+def usual_ceiling(enough_time: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users have it, for tests whose costs are set and not measured."""
+    monkeypatch.setattr(Ceiling, "once", HealthFact.UNNOTICED_SECONDS)
 
 
 @pytest.fixture

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from torchdoctor.attach.allowance import CLOSE_BATCHES, Allowance
 from torchdoctor.attach.ceiling import Ceiling
+
+pytestmark = pytest.mark.usefixtures("usual_ceiling")
 
 
 def test_short_validations_are_seen_whole_and_long_ones_begin_closely() -> None:

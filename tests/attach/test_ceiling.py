@@ -17,14 +17,10 @@ from torchdoctor.attach.lines import LineTracing
 from torchdoctor.facts import GraphFact, HealthFact
 from torchdoctor.stats import fingerprint_each, fingerprints
 
+pytestmark = pytest.mark.usefixtures("usual_ceiling")
 ONCE = Ceiling.once
 IS_ANOMALY_ENABLED = torch.is_anomaly_enabled
 """While lines are traced, another function tells the script what it has set itself."""
-
-
-@pytest.fixture(autouse=True)
-def usual_ceiling(enough_time: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ceiling, "once", ONCE)
 
 
 def test_no_piece_of_work_uses_up_what_is_left() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -28,8 +29,9 @@ def test_it_rests_inside_and_is_as_before_afterwards(was_on: bool) -> None:
 
 def test_what_is_kept_for_good_is_still_collected_and_listed() -> None:
     thing: list[object] = []
+    before = gc.get_freeze_count()
     keep_for_good()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() <= before
     assert any(each is thing for each in gc.get_objects())
 
 
@@ -38,3 +40,14 @@ def test_what_the_script_has_frozen_stays_frozen() -> None:
     before = gc.get_freeze_count()
     keep_for_good()
     assert gc.get_freeze_count() >= before > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+@pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_meanwhile_collects() -> None:
+    with collector_rests():
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+        assert not gc.isenabled()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

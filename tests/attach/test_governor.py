@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from torchdoctor.attach.governor import EARLY_STEPS, Governor
+from torchdoctor.attach.governor import DETAIL_INTERVAL, EARLY_STEPS, LONGEST_DETAIL_INTERVAL, Governor
+
+pytestmark = pytest.mark.usefixtures("usual_ceiling")
 
 
 def drive(governor: Governor, steps: int, step_seconds: float, base: float, cost: float) -> list[int]:
@@ -60,3 +64,26 @@ def test_structural_signals_over_budget_leave_looks_a_little() -> None:
 def test_every_step_means_every_step() -> None:
     governor = Governor(0.01, {"look": 0.5, "batch": 0.5}, every_step=True)
     assert all(governor.plan(step) == {"look", "batch"} for step in range(50))
+
+
+def full_steps(governor: Governor, steps: range) -> list[int]:
+    """Of a loop whose full steps cost many times what its counted steps do."""
+    full = []
+    for step in steps:
+        governor.plan(step)
+        if governor.detailed:
+            full.append(step)
+        own = 5e-4 if governor.detailed else 1e-5
+        governor.earned(4e-4 + own, own, 0.0, step, counted=not governor.detailed)
+    return full
+
+
+def test_full_steps_become_rarer_until_the_loop_changes() -> None:
+    governor = Governor(0.01, {"look": 1.0})
+    full = full_steps(governor, range(40_000))
+    gaps = [after - before for before, after in itertools.pairwise(full)]
+    assert max(gaps[:40]) <= DETAIL_INTERVAL < max(gaps) <= LONGEST_DETAIL_INTERVAL
+    governor.loop_changed(40_000)
+    full = full_steps(governor, range(40_000, 41_000))
+    assert full[0] <= 40_001
+    assert max(after - before for before, after in itertools.pairwise(full)) <= DETAIL_INTERVAL

@@ -74,3 +74,18 @@ def test_warnings_that_the_script_records_are_its_own(tmp_path: Path, library: M
         library.fit("for the script")
     doctor.close()
     assert [str(w.message) for w in caught if "for the script" in str(w.message)] == ["for the script"]
+
+
+def test_the_same_warning_with_other_numbers_is_quoted_once(tmp_path: Path, library: ModuleType) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        with torchdoctor.watch(out=tmp_path, quiet=True) as doctor:
+            train()
+            for text in ("took 3 tries", "took 17 tries", "float16 is slow", "float32 is slow", 500 * "x"):
+                library.fit(text)
+    run = doctor.run()
+    assert run is not None
+    said = [fact.text for fact in run.facts(LibraryWarningFact)]
+    assert said[:3] == ["took 3 tries", "float16 is slow", "float32 is slow"]
+    assert len(said) == 4
+    assert said[3].startswith("xxx")

@@ -134,9 +134,9 @@ def test_our_own_health_hides_nothing() -> None:
     assert lines[1] == "dropped: histograms: queue full (1200)"
     assert lines[2] == "activations was switched off: raised IndexError three times"
     assert lines[3] == "embedding.weight is not supported: sparse gradient"
-    brief = HealthFact(overhead=0.3, budget=0.03, settling_seconds=0.1, own_seconds=0.11)
+    brief = HealthFact(overhead=0.3, budget=0.03, settling_seconds=0.1, own_seconds=0.11, unnoticed=0.25)
     assert describe_health(RunBuilder().fact(brief).build()) == ["measuring took 0.21 s in all"]
-    short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.4)
+    short = HealthFact(overhead=0.02, budget=0.01, own_seconds=0.4, unnoticed=0.25)
     assert describe_health(RunBuilder().fact(short).build()) == [
         "measuring took 0.4 s, 2 % of the step time, inside its budget of 0.25 s and 1 %"
     ]

@@ -15,6 +15,7 @@ from store.samples import (
     GRADIENT,
     LOSS,
     QUICK,
+    WEIGHT,
     assert_same_run,
     parameter,
     play,
@@ -138,13 +139,14 @@ def test_column_sets_without_end_do_not_make_files_without_end(tmp_path: Path) -
     with recording(tmp_path / "run", limits=Limits(groups=4)) as recorder:
         for step in range(300):
             at = (f"expert{step % 7}", f"expert{(3 * step) % 11}x")
-            recorder.matrix(step, at, {GRADIENT: np.full(2, step, np.float32)})
+            recorder.matrix(step, at, {GRADIENT: np.full(2, step, np.float32), WEIGHT: np.full(2, -step, np.float32)})
         live = recorder.run()
     stats = list((tmp_path / "run").glob("stats-*.arrow"))
     assert len(stats) < 40
     assert_same_run(live, open_run(tmp_path / "run"))
     trace = live.matrix(signals.GRADIENT_L2)
     assert len(trace.columns) == 18 and trace.column("expert5").values[5] == 5
+    assert live.matrix(signals.WEIGHT_L2).column("expert5").values[5] == -5
 
 
 def test_resuming_opens_new_segments_behind_the_old_ones(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("attach", "engine", "probes", "rules", "scrubbing", "settings", "stats", "store")
 """Packages and modules that a session imports sooner or later."""
+FRESH_SECONDS = 20.0
 
 
 class Live(Protocol):
@@ -66,12 +68,12 @@ class Attachment:
         self._examines = examines or options.live or bool(options.stop_on)
         self._pid = os.getpid()
         self._open = False
-        self._is_first = False
-        """the script has not imported torch yet"""
+        self._fresh_until = 0.0
+        """torch is to be imported yet, and the script has no garbage before that time"""
 
     def begin(self) -> None:
         self._open = True
-        self._is_first = "torch" not in sys.modules
+        self._fresh_until = 0.0 if "torch" in sys.modules else time.monotonic() + FRESH_SECONDS
         after_import("torch", self._start)
 
     @property
@@ -96,7 +98,7 @@ class Attachment:
                 sessions = importlib.import_module("torchdoctor.attach.session")
                 import_early(*NEEDED)
                 self.session = sessions.start(self.options, self._examine if self._examines else None)
-                if self._is_first:
+                if time.monotonic() < self._fresh_until:
                     keep_for_good()
             if self.options.live and self.session.live is not None:
                 self.session.live.listeners.append(_announce)

@@ -88,5 +88,6 @@ def _write_summary(session: Session, step: int) -> None:
         cadence=session.governor.cadence(),
         settling_seconds=session.governor.settling_seconds,
         own_seconds=session.governor.own_seconds,
+        unnoticed=HealthFact.UNNOTICED_SECONDS,
     )
     session.record.fact(health, step)

@@ -30,8 +30,8 @@ DETAIL_SHARE = 0.1
 """Part of the budget for reading calls, clearing and times on every step; beyond it, steps are only counted."""
 DETAIL_INTERVAL, LONGEST_DETAIL_INTERVAL = 64, 1024
 DETAIL_GROWTH = 1 / 16
-"""There is a full step at least every 64; later a run waits for this part of the steps so far, but never longer than
-1,024. A loop that has repeated itself for long is not likely to change, and a full step costs many counted ones."""
+"""There is a full step at least every 64. A loop that has repeated itself for long is not likely to change: it waits
+for this part of the steps since it last did something new, but never longer than 1,024."""
 
 DEBT_STEPS = 200
 """What is not in looks (structure read again) is paid back before further looks, over at most so many steps."""
@@ -86,6 +86,8 @@ class Governor:
         self._detail_cost = 0.0
         self._count_cost = 0.0
         self._detail_at = 0.0
+        self._changed_at = 0
+        """the step at which the loop last did something new"""
         self.settling_seconds = 0.0
         """our time in the first steps, which are looked at whatever it costs"""
 
@@ -103,6 +105,11 @@ class Governor:
             self._detail_at = step + self._detail_interval(step)
         return frozenset(due) if due else _NONE
 
+    def loop_changed(self, step: int) -> None:
+        """Another model, optimizer or stage: what follows is looked at as often as at the beginning."""
+        self._changed_at = step
+        self._detail_at = min(self._detail_at, step + 1)
+
     @property
     def full_at(self) -> float:
         """The step at which a full one is due, whatever its looks will have earned until then."""
@@ -113,7 +120,7 @@ class Governor:
         # full, and counting would never be measured again.
         extra = max(self._detail_cost - self._count_cost, self._detail_cost / 2)
         allowed = DETAIL_SHARE * self.budget * self._bare
-        longest = min(max(DETAIL_INTERVAL, DETAIL_GROWTH * step), LONGEST_DETAIL_INTERVAL)
+        longest = min(max(DETAIL_INTERVAL, DETAIL_GROWTH * (step - self._changed_at)), LONGEST_DETAIL_INTERVAL)
         return min(extra / allowed, longest) if allowed > 0 else 1.0
 
     def _due(self, look: Look, step: int) -> bool:

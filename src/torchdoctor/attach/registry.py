@@ -28,8 +28,8 @@ WRAPPERS = ("OptimizedModule", "DistributedDataParallel", "DataParallel", "Fully
 WRAPPER_ATTRIBUTES = ("_orig_mod", "module", "_fsdp_wrapped_module")
 
 
-IN_VAIN = 4
-"""Where a search for names has found none, the next must fit the budget so many times."""
+IN_VAIN, MOST_IN_VAIN = 4, 3
+"""Where a search for names has found none, the next must fit the budget so many times, up to its third power."""
 T = TypeVar("T")
 
 
@@ -293,7 +293,9 @@ class Registry:
         """Names under which plain objects (a trainer) keep the models, by id."""
         if not models:
             return {}
-        names = self._search(lambda: self.heap.attribute_names(models), IN_VAIN**self._searched_in_vain)
+        names = self._search(
+            lambda: self.heap.attribute_names(models), IN_VAIN ** min(self._searched_in_vain, MOST_IN_VAIN)
+        )
         if names is not None:
             self._searched_in_vain = 0 if names else self._searched_in_vain + 1
         return names or {}
@@ -301,7 +303,7 @@ class Registry:
     def _search(self, search: Callable[[], T], reluctance: int = 1) -> T | None:
         """Search through all objects of the interpreter, if so many searches would fit the budget."""
         if not self.can_spend(reluctance * self.heap.predicted_seconds):
-            self.searches_skipped += reluctance == 1  # what was searched in vain before is not missed
+            self.searches_skipped += 1
             return None
         start = perf_counter()
         found = search()

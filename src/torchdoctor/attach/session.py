@@ -309,7 +309,7 @@ class Session(Probes):
         """The last thing before an update: if a gradient is not finite, find out where that began."""
         if self.structural:
             self.hunt.choose(self.graph.orders)
-        if self.context.bad_gradients_at == self.context.step or self.remedy.tripped or self.hunt.is_broken():
+        if self.context.bad_gradients_at == self.context.step or self.remedy.tripped or self.hunt.watch():
             self.capturing.take(NONFINITE)
             self.hunt.gradient_broke()
             self.hunt.begin(optimizer)

@@ -258,6 +258,7 @@ class Sites:
         if self.session.rolling.undecided:
             self.session.rolling.not_begun()
         self.session.steady.leave()
+        self.session.governor.loop_changed(self.session.context.step)
         self.session.resuming.created()
         self.session.optimizers.describe(key, args[0])
         self.session.registry.held()

@@ -70,7 +70,7 @@ class HealthFact(Fact):
 
     kind: ClassVar[str] = "own_health"
     UNNOTICED_SECONDS: ClassVar[float] = 0.25
-    """of our own time after the first steps; until then a share of a short run says little"""
+    """of our own time are allowed once, beside a share of the step time"""
     overhead: float | None
     """share of the bare step time, after the first steps"""
     budget: float
@@ -84,6 +84,8 @@ class HealthFact(Fact):
     """what the first steps were slowed down by, once: they are looked at closely whatever it costs"""
     own_seconds: float | None = None
     """what all steps after them were slowed down by"""
+    unnoticed: float = 0.5
+    """seconds that were allowed once; older runs do not say, and were allowed so many"""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,11 @@ class Hunt:
         best = min(early, key=lambda p: p.numel(), default=None)
         self._watched = weakref.ref(best) if best is not None and best.numel() <= LARGEST_WATCHED else None
 
+    @contained("hunt: watch")
+    def watch(self) -> bool:
+        """The same as a site of its own."""
+        return self.is_broken()
+
     def is_broken(self) -> bool:
         """The watched gradient is not finite. A few microseconds."""
         parameter = self._watched() if self._watched is not None else None

@@ -21,7 +21,8 @@ KEPT = 8
 TEXT = 300
 """Characters of a warning that are quoted."""
 OWN = "torchdoctor"
-_NUMBER = re.compile(r"\d[\d.,e+-]*")
+_NUMBER = re.compile(r"(?<![\w:])\d[\d.,e+-]*(?!\w)")
+"""One that stands alone: float16 and cuda:1 are names."""
 ABOUT_CODE = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, ResourceWarning)
 """Categories that say nothing about a training."""
 
@@ -54,9 +55,15 @@ class LibraryWarnings:
                 continue  # the same again, with another number
             self._said.add(said)
             self._written += 1
-            quoted = textwrap.shorten(text, TEXT, placeholder=" ...")
-            fact = LibraryWarningFact(quoted, category.__name__, file, line)
+            fact = LibraryWarningFact(_quote(text), category.__name__, file, line)
             self._context.record.fact(fact, self._context.step, f"{file}:{line}/{self._written}")
+
+
+def _quote(text: str) -> str:
+    """One line, cut between words where that leaves most of it."""
+    line = " ".join(text.split())
+    short = textwrap.shorten(line, TEXT, placeholder=" ...")
+    return short if len(short) > min(len(line), TEXT) / 2 else f"{line[: TEXT - 3]}..."
 
 
 def _shown() -> Iterator[Shown]:

@@ -191,8 +191,9 @@ class TensorProbe:
         """Write a fact for every named parameter; `orders` holds their places in the forward pass. Of a search through
         many models, those are described that train now."""
         names = self._context.names
+        trained = {id(p) for _, o in names.live_optimizers() for group in o.param_groups for p in group["params"]}
         for number, (model_name, model) in enumerate(names.live_models()):
-            if number >= MODELS_DESCRIBED and not any(names.name_of(p) in orders for p in model.parameters()):
+            if number >= MODELS_DESCRIBED and not any(id(p) in trained for p in model.parameters()):
                 continue
             types = {id(m): type(m).__name__ for m in model.modules()}
             owners = {id(p): id(m) for m in model.modules() for p in m._parameters.values() if p is not None}

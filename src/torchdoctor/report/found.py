@@ -260,7 +260,7 @@ def describe_health(run: Run) -> list[str]:
 
 
 def _describe_cost(run: Run, health: HealthFact) -> list[str]:
-    own, settling, unnoticed = health.own_seconds, health.settling_seconds, HealthFact.UNNOTICED_SECONDS
+    own, settling, unnoticed = health.own_seconds, health.settling_seconds, health.unnoticed
     if own is not None and own + (settling or 0.0) < unnoticed:
         return [f"measuring took {own + (settling or 0.0):.2g} s in all"]
     lines = []

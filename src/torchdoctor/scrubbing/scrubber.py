@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
@@ -153,7 +152,9 @@ _STOP_WORDS = words(
 )
 
 
-REMEMBERED_LENGTH = 300
+REMEMBERED, REMEMBERED_LENGTH = 2048, 300
+_CLEAN: set[str] = set()
+"""Texts without secrets: names of modules, places and settings are written again and again."""
 
 
 def scrub(value: Any, names: bool = True) -> Any:
@@ -195,17 +196,22 @@ def scrub_text(text: str) -> str:
     """Text without logins in URLs, keys of known services, and values assigned to names of secrets."""
     if len(text) < 4:
         return text
-    return _scrub_known(text) if len(text) <= REMEMBERED_LENGTH else _scrub_any(text)
+    if type(text) is not str or len(text) > REMEMBERED_LENGTH:
+        return _scrub_any(text)
+    if text in _CLEAN:
+        return text
+    clean = _scrub_any(text)
+    if clean == text:
+        if len(_CLEAN) >= REMEMBERED:
+            _CLEAN.clear()
+        _CLEAN.add(text)
+    return clean
 
 
 def _scrub_any(text: str) -> str:
     if r"\n" in text and _STAND_IN not in text:  # the repr of a text, or JSON in a text: its lines count, too
         text = _scrub_lines(text.replace(r"\n", _STAND_IN)).replace(_STAND_IN, r"\n")
     return _scrub_lines(text)
-
-
-_scrub_known = lru_cache(maxsize=2048)(_scrub_any)
-"""Names of modules, places and settings are written again and again."""
 
 
 def _scrub_lines(text: str) -> str:

@@ -37,7 +37,7 @@ class Limits:
     """steps after which a digest is written, whatever the size"""
     series: int = 10_000
     groups: int = 48
-    """distinct sets of columns and signals before they are written signal by signal over the union of columns"""
+    """distinct sets of columns and signals before the signals of a row are written over the union of columns"""
 
 
 def _schema(table: str, fields: Iterable[tuple[str, pa.DataType]], **meta: Any) -> pa.Schema:

@@ -17,7 +17,8 @@ and against what batches usually have, and the largest target against the usual 
 as usual, or a target eight times, on a step whose loss spikes, is reported with its indices in the batch, if a tenth of
 all spikes come with one. A target under twenty times the usual must outweigh all others of its batch, and batches with
 targets as large as it alone makes them must be rare among those that were looked at: what comes again and again (a rare
-reward) is a part of the task.
+reward) is a part of the task. It must also stand apart: where targets of all sizes from four times the usual on
+make the loss spike, the largest of them is the end of a tail.
 
 ## How to fix it
 Look at the samples that are named. Remove or correct what is wrong; clip or transform (logarithm, quantiles) what is
@@ -92,8 +93,9 @@ BEYOND_TAILS = 20.0
 """A target so many times the usual is none of the tails that targets have (of ten thousand products of two normal
 values the largest is about 12 times the usual); below it a target must outweigh the rest of its batch, and be rare."""
 APART = 1.6
-"""An accident stands apart from the other targets. Where several of somewhat smaller size make the loss spike, too, it
-is the end of a tail."""
+"""An accident stands apart. A target is the end of a tail where others, from half of LARGE_TARGET up to its own size,
+make the loss spike, too, and each is less than so many times the one before."""
+LEAST_IN_TAIL = 4
 RECURRING = 0.15
 """Share of the batches looked at whose targets are as large as one such target alone would make them: then it is a
 part of the task (a rare reward, a rare event), not an accident."""
@@ -116,8 +118,8 @@ class Usual:
     """of all batches that were looked at"""
     batch: float | None
     """samples"""
-    has_tail: bool = False
-    """targets are of all sizes up to the largest"""
+    tail: float = 0.0
+    """up to this size targets of all sizes made the loss spike"""
 
     def recurs(self, size: float) -> bool:
         """Whether batches whose targets are of that size are nothing out of the ordinary."""
@@ -138,13 +140,13 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     usual = typical(run)
     if usual is None or not spikes:
         return
-    usual = replace(usual, has_tail=_has_tail([fact for _, fact in spikes], usual))
+    usual = replace(usual, tail=_tail([fact.target_high for _, fact in spikes], usual))
     outliers = [o for step, fact in spikes for o in examine(step, fact, usual)]
     if len({o.step for o in outliers}) >= LEAST_SHARE * len(spikes) and outliers:
         yield _finding(run, outliers, len(spikes), usual)
         return
     compared = sum(f.input_size is not None and math.isfinite(f.input_size) for _, f in spikes)
-    if compared and not outliers:
+    if compared and not outliers and usual.tail < LARGE_TARGET:
         text = f"the batches at {compared} of {len(spikes)} steps with a spiking loss are of the usual size"
         yield RuledOut(RULE.name, text, SpikeFact.kind, float(compared))
 
@@ -165,9 +167,14 @@ def typical(run: Run) -> Usual | None:
     return Usual(size, peak, target, targets, batch) if size > 0 else None
 
 
-def _has_tail(spikes: list[SpikeFact], usual: Usual) -> bool:
-    sizes = {f.target_high / usual.target_size for f in spikes if f.target_high is not None and usual.target_size}
-    return sum(LARGE_TARGET / APART <= size < LARGE_TARGET for size in sizes) >= 2
+def _tail(highs: list[float | None], usual: Usual) -> float:
+    """How far up the largest targets of spikes follow each other closely, in usual sizes; 0 where too few do."""
+    sizes = {high / usual.target_size for high in highs if high is not None and usual.target_size}
+    end, links = LARGE_TARGET / 2, 0
+    for size in sorted(sizes):
+        if LARGE_TARGET / 2 <= size <= APART * end:
+            end, links = size, links + 1
+    return end if links >= LEAST_IN_TAIL else 0.0
 
 
 def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
@@ -182,7 +189,7 @@ def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
     if fact.target_high is not None and usual.target_size and not fact.target_integral:
         times = fact.target_high / usual.target_size
         alone = fact.target_high / math.sqrt(usual.batch) if usual.batch else math.inf
-        strange = alone >= usual.target_size and not usual.recurs(alone) and not usual.has_tail
+        strange = alone >= usual.target_size and not usual.recurs(alone) and times > usual.tail
         if times >= BEYOND_TAILS or (times >= LARGE_TARGET and strange):
             found.append(Outlier(step, fact, "target", times, tuple(fact.target_samples[:1])))
     return found

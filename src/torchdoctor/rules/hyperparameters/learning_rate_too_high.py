@@ -222,7 +222,7 @@ def course_of(curve: Curve, start: float, idle: float, *, adversarial: bool) -> 
 
     def course(how: str, onset: int) -> Course:
         peak, lasting = float(values.max()), float(curves.smooth(values, 5).max())
-        return Course(how, onset, start, end, max(end, float(values[-1])), peak, lasting)
+        return Course(how, onset, start, end, max(end, curves.level(values, 0.0)), peak, lasting)
 
     if curve.broke_at is not None:
         if risen is not None:
