@@ -20,11 +20,13 @@ from torchdoctor.lab.stations import STATIONS
 from torchdoctor.lab.worker import serve
 
 STATION = STATIONS["learning-rates"]
+PATIENCE = 150.0
+"""Seconds in which a process starts on the busiest machine."""
 
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    found = Worker()
+    found = Worker(PATIENCE)
     yield found
     found.close()
 
@@ -50,7 +52,7 @@ def test_what_lies_in_the_current_folder_is_not_executed(tmp_path: Path, monkeyp
     for name in ("torch", "json", "numpy"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w'); raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
-    careful = Worker()
+    careful = Worker(PATIENCE)
     try:
         assert careful.ask(STATION.name, STATION.defaults())["start"] > 0
     finally:

@@ -195,6 +195,7 @@ def test_what_is_typed_reaches_the_script(write: Callable[..., Path]) -> None:
     folder = write(each="if there('now'): os.remove('now'); print('hello', input('who? '))")
     with live(folder) as opened:
         opened.until_shown(is_drawn)
+        opened.until_shown(lambda rows: any("live page" in row for row in rows))  # or it comes while the script asks
         (folder / "now").touch()
         opened.until_shown(lambda rows: "who?" in rows)
         time.sleep(1.5)  # a few pictures, while the cursor waits
