@@ -9,6 +9,7 @@ from building import RunBuilder
 from torchdoctor import signals
 from torchdoctor.facts import KINDS, ClipFact, HealthFact, LoaderFact, ModelFact, PhaseFact, SchedulerFact, WiringFact
 from torchdoctor.findings import RULE_FAILED, Finding, Fix, NotExamined, Place, Severity, Verdict
+from torchdoctor.last_seen import DIED
 from torchdoctor.report.found import (
     describe_asked,
     describe_found,
@@ -184,3 +185,14 @@ def test_parameters_are_not_called_frozen_because_gradients_were_off_when_the_mo
     assert "trainable" not in describe_found(builder.fact(WiringFact(updates=50, total=2)).build())
     frozen = WiringFact(updates=50, total=2, frozen=["b.weight"])
     assert "16 of them trainable" in describe_found(builder.fact(frozen, 50).build())
+
+
+def test_what_was_lost_with_a_killed_process_is_not_called_unseen() -> None:
+    missing = (NotExamined("class-imbalance", ("predictions",)), NotExamined("overfitting", ("loss.validation",)))
+    killed = describe_not_examined(Verdict(run={"status": DIED}, not_examined=missing))
+    assert killed == [
+        "class-imbalance (classes are counted until a run ends, and this one was killed)",
+        "overfitting (no validation loss was seen)",
+    ]
+    ended = describe_not_examined(Verdict(run={"status": "finished"}, not_examined=missing))
+    assert ended[0] == "class-imbalance (no classification was seen)"

@@ -40,7 +40,7 @@ def _entries(verdict: Verdict, key: str) -> Iterator[tuple[str, dict[str, str]]]
     for name in verdict.examined:
         yield name, _entry(name, CLEAR, _absent(name))
     for missing in verdict.not_examined:
-        yield missing.name, _entry(missing.name, UNKNOWN, reason_of(missing.needs)[1])
+        yield missing.name, _entry(missing.name, UNKNOWN, reason_of(missing.needs, verdict.run)[1])
     for ruled in verdict.ruled_out:
         yield ruled.name, _entry(ruled.name, RULED_OUT, ruled.text)
     for silenced in verdict.silenced:

@@ -25,6 +25,7 @@ from torchdoctor.facts import (
     WiringFact,
 )
 from torchdoctor.findings import RULE_FAILED, Verdict
+from torchdoctor.last_seen import DIED
 from torchdoctor.permits import find_strays
 from torchdoctor.report.sheet import shorten
 from torchdoctor.report.text import clean, count, listed, number, share
@@ -41,6 +42,8 @@ RANKS_APART = "the ranks were not compared with one another; only the record of 
 ALWAYS_SAID = (OUR_FAULT, RANKS_APART)
 """Reasons that are given in full, however many others there are."""
 NO_STEP = "no step of a torch optimizer was seen"
+WRITTEN_LAST = ("predictions", "samples")
+"""What is counted over a whole training and written at its end."""
 REASONS: tuple[tuple[str, str], ...] = (
     (RULE_FAILED, OUR_FAULT),
     ("ranks", RANKS_APART),
@@ -169,7 +172,7 @@ def describe_not_examined(verdict: Verdict) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     foreign = 0
     for entry in verdict.not_examined:
-        beginning, reason = reason_of(entry.needs)
+        beginning, reason = reason_of(entry.needs, verdict.run)
         if beginning in NOT_OF_THIS_KIND:
             foreign += 1
         else:
@@ -285,8 +288,10 @@ def _step_time(run: Run) -> str:
     return f" (a step takes {1000 * float(np.median(known)):.3g} ms)" if len(known) else ""
 
 
-def reason_of(needs: tuple[str, ...]) -> tuple[str, str]:
+def reason_of(needs: tuple[str, ...], info: Mapping[str, Any]) -> tuple[str, str]:
     """How what is missing begins, and why it is."""
+    if info.get("status") == DIED and any(need in WRITTEN_LAST for need in needs):
+        return needs[0], "classes are counted until a run ends, and this one was killed"
     if any(need.startswith(RULE_FAILED) for need in needs):
         needs = (RULE_FAILED,)
     for start, words in REASONS:
