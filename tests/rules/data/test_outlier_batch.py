@@ -120,3 +120,12 @@ def test_an_accident_stands_apart_from_the_other_targets(
         run.fact(spike(target=target), step=30 + at)
     said = detect(run.build(), NAME)
     assert bool(said) == is_accident, "of a tail nothing is said, not that its batches were usual"
+
+
+@pytest.mark.parametrize(("measured_until", "is_told"), [(190, True), (26, False)])
+def test_targets_of_long_ago_are_not_the_usual_ones(measured_until: int, is_told: bool) -> None:
+    run = record()
+    for signal, value in ((TARGET_MEAN, 0.0), (TARGET_STD, 1.0)):
+        run.scalar(signal, value, "train", range(0, measured_until, 2))
+    said = findings(run.fact(spike(target=90.0), step=120).build(), NAME)
+    assert bool(said) == is_told

@@ -96,6 +96,9 @@ APART = 1.6
 """An accident stands apart. A target is the end of a tail where others, from half of LARGE_TARGET up to its own size,
 make the loss spike, too, and each is less than so many times the one before."""
 LEAST_IN_TAIL = 4
+LONGEST_AGO = 4.0
+"""A step so many times as late as the last measured batch is not compared with it: targets that an agent estimates
+itself grow while it learns."""
 RECURRING = 0.15
 """Share of the batches looked at whose targets are as large as one such target alone would make them: then it is a
 part of the task (a rare reward, a rare event), not an accident."""
@@ -118,6 +121,8 @@ class Usual:
     """of all batches that were looked at"""
     batch: float | None
     """samples"""
+    targets_until: float = math.inf
+    """step of the last batch whose targets were measured"""
     tail: float = 0.0
     """up to this size targets of all sizes made the loss spike"""
 
@@ -164,7 +169,8 @@ def typical(run: Run) -> Usual | None:
     target = curves.median(targets) if np.isfinite(targets).any() else None
     batches = run.scalar(BATCH_SIZE, TRAIN).values
     batch = curves.median(batches) if np.isfinite(batches).any() else None
-    return Usual(size, peak, target, targets, batch) if size > 0 else None
+    last = float(run.scalar(TARGET_STD, TRAIN).steps[-1]) if same else math.inf
+    return Usual(size, peak, target, targets, batch, last) if size > 0 else None
 
 
 def _tail(highs: list[float | None], usual: Usual) -> float:
@@ -186,7 +192,8 @@ def examine(step: int, fact: SpikeFact, usual: Usual) -> list[Outlier]:
         large = tuple(i for i, size in zip(fact.samples, fact.sample_sizes, strict=False) if size >= limit)
         if beyond and (large or fact.input_size >= LARGE_BATCH * usual.input_size):
             found.append(Outlier(step, fact, "input", fact.sample_sizes[0] / usual.input_size, large))
-    if fact.target_high is not None and usual.target_size and not fact.target_integral:
+    is_known = step <= LONGEST_AGO * max(usual.targets_until, 1.0)
+    if fact.target_high is not None and usual.target_size and is_known and not fact.target_integral:
         times = fact.target_high / usual.target_size
         alone = fact.target_high / math.sqrt(usual.batch) if usual.batch else math.inf
         strange = alone >= usual.target_size and not usual.recurs(alone) and times > usual.tail
