@@ -273,6 +273,17 @@ def test_losses_of_one_forward_pass_are_one_step_by_hand() -> None:
     assert {p.phase for p in passes} == {TRAIN} and loop.step == 2
 
 
+def test_passes_that_are_no_longer_watched_end_steps_by_hand() -> None:
+    loop = Loop()
+    for step in range(10):
+        if step < 4:
+            loop.forward("model", True, True)
+        if step == 4:
+            loop.passes_unwatched()
+        loop.backward()
+    assert loop.step == 9
+
+
 def test_where_nothing_but_backward_is_seen_each_is_a_step_by_hand() -> None:
     loop = Loop()
     for _ in range(6):

@@ -140,6 +140,7 @@ class ForwardWatch:
     def take_out(self) -> None:
         if self.calls is not None:
             self.calls.off()
+        self.session.loop.passes_unwatched()
         self._held = None
         self._stack.clear()
 

@@ -137,6 +137,10 @@ class Loop:
         self._interval.is_announced = True
         return self._add_pass(model, training, grad)
 
+    def passes_unwatched(self) -> None:
+        """No forward pass is told from here on: without a batch that tells it, each backward pass is a step's first."""
+        self._interval.is_announced = self._interval.iterator is not None
+
     def _add_pass(self, model: str | None, training: bool, grad: bool) -> Pass:
         interval = self._interval
         walk = interval.iterator or interval.ended
