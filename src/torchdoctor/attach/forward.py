@@ -8,6 +8,7 @@ torch.compile warn and strict export refuse. With torch.compile the watch stays 
 from __future__ import annotations
 
 import weakref
+from itertools import islice
 from time import thread_time
 from typing import Any
 
@@ -26,7 +27,7 @@ from torchdoctor.attach.places import caller
 from torchdoctor.attach.registry import unwrap
 from torchdoctor.attach.session import BATCH, LOOK, Session
 from torchdoctor.attach.weak import IdentitySet
-from torchdoctor.probes.activations import first_tensor
+from torchdoctor.probes.activations import first_tensor, tensors_in
 from torchdoctor.probes.batches import count_nan, input_tensors, look_at
 from torchdoctor.probes.device import FORWARD
 
@@ -34,6 +35,8 @@ EARLY_STEPS = 3
 WATCHED_PASSES = 16
 """Passes that are watched after the loop shows signs of validating, before the hooks go out again."""
 OUTPUTS_KEPT = 8
+OUTPUT_TENSORS = 8
+"""Tensors of one output at which a backward pass is noticed."""
 IDLE_CONTEXTS = 20
 DEEP = 100
 """Modules inside one another from which on no lines are noted: formatting a stack at each operation takes frames,
@@ -321,13 +324,8 @@ class ForwardWatch:
         self._outputs = [*self._outputs[1 - OUTPUTS_KEPT :], (weakref.ref(tensor), seen)]
         if not seen.grad and not self.session.loop.in_validation:
             self._keep_fixed_samples(seen, tensor)
-        if seen.grad and tensor.grad_fn is not None:
-            seen.reached = False
-
-            def reached(_gradients: Any, seen: Pass = seen) -> None:
-                seen.reached = True
-
-            tensor.grad_fn.register_prehook(reached)
+        if seen.grad:
+            _note_when_reached(output, seen)
         if not self.session.loop.in_validation:
             self.update()
 
@@ -337,6 +335,20 @@ class ForwardWatch:
         marks = looks[0].fingerprints if looks else None
         if marks is not None and output.dim() and output.shape[0] and output.is_floating_point():
             seen.data["fixed"] = (marks[:FIXED_SAMPLES], _first_samples(output))
+
+
+def _note_when_reached(output: Any, seen: Pass) -> None:
+    """Have backward tell whether it comes by any tensor of the output: a model may return its parts of the loss."""
+    ends = {t.grad_fn for t in islice(tensors_in(output), OUTPUT_TENSORS) if not stats.has_own_dispatch(t)} - {None}
+    if not ends:
+        return
+    seen.reached = False
+
+    def reached(_gradients: Any) -> None:
+        seen.reached = True
+
+    for end in ends:
+        end.register_prehook(reached)
 
 
 def _first_samples(tensor: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -176,13 +178,16 @@ class ActivationProbe:
 
 def first_tensor(output: Any) -> Tensor | None:
     """The tensor of a module's output: itself, or the first one in a tuple, list or mapping."""
+    return next(tensors_in(output, 4), None)
+
+
+def tensors_in(output: Any, most: int = 16) -> Iterator[Tensor]:
+    """The tensors of a module's output, looked for in so many entries of each tuple, list or mapping."""
     if isinstance(output, Tensor):
-        return output
-    if isinstance(output, dict):
-        output = list(output.values())
-    if isinstance(output, (tuple, list)):
-        return next((t for t in (first_tensor(v) for v in output[:4]) if t is not None), None)
-    return None
+        yield output
+    elif isinstance(output, (dict, tuple, list)):
+        for entry in islice(output.values() if isinstance(output, dict) else output, most):
+            yield from tensors_in(entry, most)
 
 
 def thin(tensor: Tensor) -> Tensor:
