@@ -25,6 +25,8 @@ class Clock:
         self._last_end: float | None = None
         self._own_at_begin = 0.0
         self._validated = False
+        self._validated_since = False
+        """there was a validation after the update of the step that is not finished yet"""
         self.unsplit = False
         """the parts of the step in progress are not known"""
         self.usual = 0.0
@@ -58,7 +60,10 @@ class Clock:
             self._own_at_begin = own_seconds
 
     def validating(self) -> None:
-        """What came before the next training event of this step was validation, and is not counted."""
+        """What came before the next training event was validation, and is not counted."""
+        if self._begin is not None and self._last_end is not None and self._begin <= self._last_end:
+            self._validated_since = True
+            return
         self._validated = True
         self._begin = None
         self.data = 0.0
@@ -109,7 +114,8 @@ class Clock:
                 record.scalar(signals.SAMPLES_PER_SECOND.name, step, self.samples / seconds)
         self._step_end = self._last_end
         self._begin = None
-        self._validated = self.unsplit = False
+        self._validated, self._validated_since = self._validated_since, False
+        self.unsplit = False
         self._own_at_begin = own_seconds
         self._clear()
         return seconds, own
