@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from building import RunBuilder, detect, findings
 from torchdoctor.facts import LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.findings import Proof, RuledOut, Severity
@@ -119,3 +121,23 @@ def test_a_smaller_loader_made_in_the_loop_is_not_the_training_set_again() -> No
     run.fact(replace(member("validation", "loader", marks(0, 200)), code="for x, y in DataLoader(val_set, 50):"))
     (found,) = findings(run.build(), "train-validation-overlap")
     assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("rows", "validated", "is_told"),
+    [(32.0, range(1000, 1200), True), (400.0, range(1000, 1200), False), (400.0, range(100, 300), True)],
+)
+def test_series_that_the_model_cuts_are_not_samples(rows: float, validated: range, is_told: bool) -> None:
+    """Both loaders give the same series; of windows, the same or others are validated on."""
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 300)))
+        .fact(member("validation", "val_loader", marks(validated.start, validated.stop)))
+        .fact(loader("train_loader", "train", 400))
+        .fact(loader("val_loader", "validation", 400))
+        .fact(split("train_loader", range(400)))
+        .fact(split("val_loader", range(400)))
+        .fact(PhaseFact(100, 100, 100, 40, 0, 4, updates_between_validations=25.0))
+        .scalar(BATCH_SIZE, rows, "train", range(0, 100, 10))
+    )
+    assert bool(findings(run.build(), NAME)) == is_told

@@ -58,9 +58,12 @@ def test_growth_of_one_layer_alone() -> None:
 
 
 def shaped(
-    peaked: np.ndarray | float, giant: np.ndarray | float, loss: float = 2.0, kind: str = "Linear"
+    peaked: np.ndarray | float,
+    giant: np.ndarray | float,
+    loss: float = 2.0,
+    kind: str = "Linear",
+    size: np.ndarray | float = 0.05,
 ) -> RunBuilder:
-    size = 0.05
     ones = np.ones(len(LOOKS))
     values = {"l2": size * 64, "mean": 0.0, "absmax": size * giant, "absmean": size * peaked, "zeros": 0.0}
     builder = RunBuilder(STEPS).parameters({"a.weight": SHAPE}, module_type=kind).optimizer("Adam", lr=1e-3)
@@ -78,6 +81,13 @@ def test_heavy_tails() -> None:
     (found,) = findings(shaped(late, np.linspace(4, 50, len(LOOKS))).build(), "abnormal-distribution")
     assert found.fix.code is not None
     assert "clip_grad_norm_" in found.fix.code
+
+
+@pytest.mark.parametrize(("end", "is_told"), [(1.0, True), (1e-3, False)])
+def test_weights_that_all_go_to_nothing_have_no_giants(end: float, is_told: bool) -> None:
+    size = np.geomspace(1.0, end, len(LOOKS))
+    run = shaped(np.linspace(0.8, 0.2, len(LOOKS)), np.linspace(4, 50, len(LOOKS)), size=size)
+    assert bool(findings(run.build(), "abnormal-distribution")) == is_told
 
 
 def test_weights_at_a_limit() -> None:

@@ -18,7 +18,8 @@ in training the batches that are looked at. Two equal 64-bit fingerprints are tw
 share is estimated from how much of the training set was looked at. How often samples agree by chance is measured
 inside batches and inside one validation, where each sample should stand once: only matches far beyond it count. Inputs
 of real numbers that take too many values to agree by chance need no such allowance: equal ones are copies. Passes
-without gradients that stand before every update (a teacher's) are no validation.
+without gradients that stand before every update (a teacher's) are no validation. Where the model makes many samples of
+each item (windows of a series) and none of them agree, equal items say nothing.
 
 ## How to fix it
 Split once, by indices, before anything is duplicated or augmented, and build both datasets from the same indices.
@@ -43,12 +44,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, LossCallFact, MembershipFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
 from torchdoctor.rules.data.membership import Overlap, by_fingerprints, by_indices, loader_phases, validation_size
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
+from torchdoctor.signals import BATCH_SIZE
 
 RULE = Rule(
     code="D010",
@@ -68,6 +72,8 @@ HARMFUL = 0.2
 WHOLE = 0.85
 """Share above which the group is taken to be wholly training data, given that the share is an estimate."""
 CLEAN_SAMPLES = 20
+CUT = 3.0
+"""Rows that the model takes at once over items that its loader gives: two views of an image are two."""
 UNNAMED = "loader"
 """What a loader is called that no variable holds."""
 MEANT = re.compile(
@@ -79,7 +85,8 @@ MEANT = re.compile(
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
-    all_found = merge(by_indices(run), by_fingerprints(run))
+    seen = by_fingerprints(run)
+    all_found = merge([] if is_cut_inside(run, seen) else by_indices(run), seen)
     overlaps = [o for o in all_found if not also_trains(run, o) and not is_beside_every_step(run, o)]
     if not overlaps or is_masked(run):
         return
@@ -98,6 +105,17 @@ def merge(exact: list[Overlap], seen: list[Overlap]) -> list[Overlap]:
     """Indices where they are known; else fingerprints. Indices of equal data may still hide duplicates."""
     known_exactly = {o.group for o in exact if o.matches}
     return [*(o for o in exact if o.matches), *(o for o in seen if o.group not in known_exactly)]
+
+
+def is_cut_inside(run: Run, seen: list[Overlap]) -> bool:
+    """The model makes many samples of each item (windows of a series), and none of validation is one of training: equal
+    items are then cut in two, not trained on and validated with."""
+    rows = run.scalar(BATCH_SIZE, TRAIN).values
+    items = [loader.batch_size for loader in loader_phases(run).values() if loader.phase == TRAIN]
+    largest = max((size for size in items if size), default=None)
+    if largest is None or not len(rows) or float(np.median(rows)) < CUT * largest:
+        return False
+    return sum(o.compared for o in seen) >= CLEAN_SAMPLES and not any(o.matches for o in seen)
 
 
 def is_masked(run: Run) -> bool:

@@ -14,8 +14,9 @@ Where all magnitudes are the same, something has pressed the weights against a l
 ## How it is detected
 From the statistics of each matrix or convolution of at least 256 elements. For a normal distribution the mean magnitude
 is 0.8 of the root mean square; heavy-tailed is below 0.5 of it (exact zeros left out, and sparse weights and embeddings
-with them), together with a largest element of fifteen times the root mean square. Two-valued is above 0.9 at a mean
-near zero. Heavy tails are a warning; two values are one where the training loss also stays far from its floor.
+with them), together with a largest element of fifteen times the root mean square that has not shrunk to a tenth of its
+first size. Two-valued is above 0.9 at a mean near zero. Heavy tails are a warning; two values are one where the
+training loss also stays far from its floor.
 
 ## How to fix it
 Initialise with `kaiming_uniform_` or `xavier_uniform_`; clip gradients by norm; load weights from a sound file; drop or
@@ -74,6 +75,9 @@ CENTRED = 0.3
 SPARSE = 0.5
 """Share of exact zeros from which on a tensor is sparse on purpose."""
 FAR_FROM_FLOOR = 0.3
+SHRUNK = 0.1
+"""Largest element over that of the first look, below which there are no giants: all elements went to nothing, and some
+of them sooner."""
 LEAST_ELEMENTS = 256
 LAYERS = ("Linear", "Conv")
 
@@ -136,6 +140,8 @@ def shape_of(run: Run, name: str) -> Shape | None:
     first, last = shape(int(np.argmax(known))), shape(int(len(known) - 1 - np.argmax(known[::-1])))
     if first is not None and first.peaked < HEAVY and first.giant > GIANT:
         return replace(first, since_start=True)
+    if last is not None and first is not None and last.largest < SHRUNK * first.largest:
+        return None
     if last is not None and first is not None and first.giant < NO_TAIL:
         return replace(last, since_start=True)
     return last
