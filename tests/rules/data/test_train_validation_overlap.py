@@ -7,7 +7,7 @@ import pytest
 from building import RunBuilder, detect, findings
 from torchdoctor.facts import LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.findings import Proof, RuledOut, Severity
-from torchdoctor.signals import BATCH_SIZE
+from torchdoctor.signals import BATCH_SIZE, LOSS_VALIDATION
 
 NAME = "train-validation-overlap"
 SPACING = (1 << 64) // 4096
@@ -140,4 +140,22 @@ def test_series_that_the_model_cuts_are_not_samples(rows: float, validated: rang
         .fact(PhaseFact(100, 100, 100, 40, 0, 4, updates_between_validations=25.0))
         .scalar(BATCH_SIZE, rows, "train", range(0, 100, 10))
     )
+    assert bool(findings(run.build(), NAME)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("batch", "has_loss", "is_told"), [(8.0, False, False), (320.0, False, True), (8.0, True, True)]
+)
+def test_what_an_agent_collects_is_trained_on(batch: float, has_loss: bool, is_told: bool) -> None:
+    """Forty rounds without gradients: of eight samples at a place, others each time; or of the same 320."""
+    run = (
+        RunBuilder()
+        .fact(member("train", "", marks(0, 900)))
+        .fact(member("validation", "#0", marks(0, 320)))
+        .fact(member("validation", "#1", marks(880, 1200)))
+        .fact(PhaseFact(2560, 2560, 2560, 4624, 0, 41, updates_between_validations=64.0))
+        .scalar(BATCH_SIZE, batch, "validation", range(0, 100, 10))
+    )
+    if has_loss:
+        run.scalar(LOSS_VALIDATION, 1.0, steps=range(0, 100, 10))
     assert bool(findings(run.build(), NAME)) == is_told

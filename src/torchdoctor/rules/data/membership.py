@@ -9,11 +9,15 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, LoaderFact, MembershipFact, PhaseFact, SplitFact
 from torchdoctor.run import Run
-from torchdoctor.signals import BATCH_BITS, BATCH_SIZE
+from torchdoctor.signals import BATCH_BITS, BATCH_SIZE, LOSS_VALIDATION
 
 UNSIGNED = 1 << 64
 UNLIKELY_BITS = 24.0
 """Samples of so many bits do not agree by chance: 2^24 pairs would be needed for one."""
+
+LEAST_ROUNDS = 4
+OTHER_SAMPLES = 3.0
+"""Different samples that a pass at the same place of its round has seen, over those that it takes at once."""
 
 
 @dataclass
@@ -101,6 +105,19 @@ def population(draws: float, distinct: float, most: float = math.inf) -> float |
         else:
             high = middle
     return min(high, most)
+
+
+def is_acting(run: Run) -> bool:
+    """Passes without gradients that compute no loss, take no batch of a loader and see other samples each time: an
+    agent acts or a chain samples, and may be trained on what it collects. The first pass of a validation sees the same
+    batch again and again."""
+    phase, sizes = run.phase, run.scalar(BATCH_SIZE, VALIDATION).values
+    if phase is None or phase.validations < LEAST_ROUNDS or not len(sizes) or len(run.scalar(LOSS_VALIDATION).values):
+        return False
+    groups = {name: group for (held, name), group in members(run).items() if held == VALIDATION}
+    if not groups or not all(name.startswith("#") for name in groups):
+        return False
+    return max(len(g.kept) / g.rate for g in groups.values()) >= OTHER_SAMPLES * float(np.median(sizes))
 
 
 def by_fingerprints(run: Run) -> list[Overlap]:

@@ -53,6 +53,7 @@ from torchdoctor.facts import TRAIN, InputsFact, LabelsFact, LoaderFact
 from torchdoctor.findings import Evidence, Finding, Fix, Proof, RuledOut, Severity
 from torchdoctor.rules import baseline, curves, outcomes
 from torchdoctor.rules.curves import Floats, figure
+from torchdoctor.rules.data.membership import is_acting
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run, Trace
 from torchdoctor.signals import (
@@ -210,7 +211,7 @@ def judge_labels(run: Run, order: Order) -> Iterator[Finding | RuledOut]:
 def judge_targets(run: Run) -> Iterator[Finding]:
     loader = train_loader(run)
     means, stds, sizes = (run.scalar(s, TRAIN) for s in (TARGET_MEAN, TARGET_STD, BATCH_SIZE))
-    if (loader is not None and loader.shuffled) or len(run.optimizers) > 1:
+    if (loader is not None and loader.shuffled) or len(run.optimizers) > 1 or is_acting(run):
         return
     binary = is_binary(run)
     if not binary and (_is_sequential(run) or follows_inputs(run)):

@@ -96,7 +96,7 @@ APART = 1.6
 """An accident stands apart. A target is the end of a tail where others, from half of LARGE_TARGET up to its own size,
 make the loss spike, too, and each is less than so many times the one before."""
 LEAST_IN_TAIL = 4
-LONGEST_AGO = 4.0
+LONGEST_AGO = 2.0
 """A step so many times as late as the last measured batch is not compared with it: targets that an agent estimates
 itself grow while it learns."""
 RECURRING = 0.15

@@ -48,7 +48,7 @@ from torchdoctor.findings import Evidence, Finding, Fix, Place, RuledOut, Severi
 from torchdoctor.rules import curves
 from torchdoctor.rules.curves import Floats, figure
 from torchdoctor.rules.data.columns import varies
-from torchdoctor.rules.data.membership import loader_phases
+from torchdoctor.rules.data.membership import is_acting, loader_phases
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -131,6 +131,8 @@ class Distance:
 
 
 def detect(run: Run) -> Iterator[Finding | RuledOut]:
+    if is_acting(run):
+        return
     tokens = token_distance(run)
     if tokens is not None and tokens > OTHER_TOKENS:
         yield _other_tokens(run, tokens)

@@ -15,11 +15,12 @@ prefer memorising, and overfitting stays hidden.
 By identity, in two ways. Loaders over the same stored data (Subset, SubsetRandomSampler, a wrapper around either) are
 compared by their indices, exactly. And the inputs that the model gets are fingerprinted: in validation whole batches,
 in training the batches that are looked at. Two equal 64-bit fingerprints are two equal samples, so a few suffice; the
-share is estimated from how much of the training set was looked at. How often samples agree by chance is measured
-inside batches and inside one validation, where each sample should stand once: only matches far beyond it count. Inputs
-of real numbers that take too many values to agree by chance need no such allowance: equal ones are copies. Passes
-without gradients that stand before every update (a teacher's) are no validation. Where the model makes many samples of
-each item (windows of a series) and none of them agree, equal items say nothing.
+share is estimated from how much of the training set was looked at. How often samples agree by chance is measured inside
+batches and inside one validation, where each sample should stand once: only matches far beyond it count. Inputs of real
+numbers that take too many values to agree by chance need no such allowance: equal ones are copies. Passes without
+gradients that stand before every update (a teacher's) are no validation. Nor are passes that compute no loss and see
+other samples each time (an agent's). Where the model makes many samples of each item (windows of a series) and none of
+them agree, equal items say nothing.
 
 ## How to fix it
 Split once, by indices, before anything is duplicated or augmented, and build both datasets from the same indices.
@@ -48,7 +49,14 @@ import numpy as np
 
 from torchdoctor.facts import TRAIN, VALIDATION, InputsFact, LossCallFact, MembershipFact, ModesFact
 from torchdoctor.findings import Evidence, Finding, Fix, Place, Proof, RuledOut, Severity
-from torchdoctor.rules.data.membership import Overlap, by_fingerprints, by_indices, loader_phases, validation_size
+from torchdoctor.rules.data.membership import (
+    Overlap,
+    by_fingerprints,
+    by_indices,
+    is_acting,
+    loader_phases,
+    validation_size,
+)
 from torchdoctor.rules.places import known
 from torchdoctor.rules.rule import Rule
 from torchdoctor.run import Run
@@ -88,7 +96,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
     seen = by_fingerprints(run)
     all_found = merge([] if is_cut_inside(run, seen) else by_indices(run), seen)
     overlaps = [o for o in all_found if not also_trains(run, o) and not is_beside_every_step(run, o)]
-    if not overlaps or is_masked(run):
+    if not overlaps or is_masked(run) or is_acting(run):
         return
     found = [o for o in overlaps if is_beyond_chance(o)]
     clean = [o for o in overlaps if not is_beyond_chance(o) and o.matches == 0 and o.compared >= CLEAN_SAMPLES]
