@@ -95,11 +95,13 @@ class Shape:
     centre: float
     largest: float
     since_start: bool
+    vanished: bool = False
+    """all of its elements have become small"""
 
 
 def detect(run: Run) -> Iterator[Finding]:
     shapes = [s for s in (shape_of(run, name) for name in run.matrix(WEIGHT["l2"]).columns) if s is not None]
-    heavy = [s for s in shapes if s.peaked < HEAVY and s.giant > GIANT]
+    heavy = [s for s in shapes if s.peaked < HEAVY and s.giant > GIANT and not s.vanished]
     if heavy:
         yield _heavy(max(heavy, key=lambda s: s.giant), heavy, len(shapes))
         return
@@ -140,11 +142,10 @@ def shape_of(run: Run, name: str) -> Shape | None:
     first, last = shape(int(np.argmax(known))), shape(int(len(known) - 1 - np.argmax(known[::-1])))
     if first is not None and first.peaked < HEAVY and first.giant > GIANT:
         return replace(first, since_start=True)
-    if last is not None and first is not None and last.largest < SHRUNK * first.largest:
-        return None
-    if last is not None and first is not None and first.giant < NO_TAIL:
-        return replace(last, since_start=True)
-    return last
+    if last is None or first is None:
+        return last
+    vanished = last.largest < SHRUNK * first.largest
+    return replace(last, since_start=first.giant < NO_TAIL, vanished=vanished)
 
 
 def _is_poor(run: Run) -> bool:
