@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,10 @@ def test_labels_in_an_order_that_nobody_designs() -> None:
     order = np.random.default_rng(0).integers(0, 3, 48).tolist()
     assert is_irregular(order)
     assert not is_irregular(sorted(order)) and not is_irregular([0, 1, 2] * 16) and not is_irregular([0] * 48)
+
+
+def test_all_of_the_data_in_one_batch_is_the_same_batch_in_every_epoch() -> None:
+    """Of each of several folds, so that more samples are seen than a batch has."""
+    epochs = [1.0, 1.0, 1.0, 1.0] + [0.0] * 7
+    assert findings(record(epochs, 300).fact(loader(1000)).build(), NAME)
+    assert findings(record(epochs, 300).fact(replace(loader(32), batches=1)).build(), NAME) == []

@@ -154,3 +154,12 @@ def test_weights_that_all_change_rule_it_out() -> None:
 @pytest.mark.parametrize("compared", [0, None])
 def test_weights_that_were_never_compared_are_not_called_changed(compared: int | None) -> None:
     assert not trained([], stepped=3, compared=compared).fact(phase()).detect(NAME)
+
+
+def test_parameters_that_moved_earlier_are_not_called_still() -> None:
+    """Full-batch descent that has arrived, or the first steps of another fold."""
+    assert findings(trained(list(SHAPES), compared=3).fact(phase()).build(), NAME)
+    moved = RunBuilder(100).parameters(SHAPES).optimizer("LBFGS", lr=0.5).scalar(signals.LEARNING_RATE, 0.5, key="0.0")
+    moved.fact(WiringFact(updates=2, total=3, compared=3), step=1)
+    moved.fact(WiringFact(updates=100, total=3, compared=3, unchanged=list(SHAPES)), step=99).fact(phase())
+    assert findings(moved.build(), NAME) == []

@@ -303,7 +303,10 @@ def equal_neighbours(run: Run) -> tuple[int, int] | None:
     """(equal, looked at) among batches of successive steps that a loader delivered; None where they are distinct."""
     repeated = run.scalar(BATCH_REPEATED, TRAIN)
     trace = repeated.head or repeated
-    if not train_loaders(run) or fetched_share(run) < FETCHED or len(trace) < 3:
+    loaders = train_loaders(run)
+    if not loaders or fetched_share(run) < FETCHED or len(trace) < 3:
+        return None
+    if any(loader.batches == 1 for loader in loaders):  # all of the data in each epoch
         return None
     sizes = run.scalar(BATCH_SIZE, TRAIN).values
     if len(sizes) and samples_seen(run) < 3 * float(np.median(sizes)):

@@ -104,7 +104,7 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         return
     held = wiring.total - len({*wiring.frozen, *wiring.unheld}) if wiring else 0
     unchanged = len(wiring.unchanged) if wiring else 0
-    still = wiring is not None and wiring.updates >= MIN_UPDATES and unchanged == held > 0
+    still = wiring is not None and wiring.updates >= MIN_UPDATES and unchanged == held > 0 and not _has_moved(run)
     rateless, gradientless = _rates_are_zero(run), _gradients_are_zero(run)
     cleared = any(_cleared_before_step(f) for f in run.facts(OrderFact))
     if still or rateless or (gradientless and (cleared or phase.backwards == 0)):
@@ -113,6 +113,11 @@ def detect(run: Run) -> Iterator[Finding | RuledOut]:
         count = f"all {held}" if wiring.compared >= held else f"{wiring.compared} of {held}"
         text = f"{count} parameters that an optimizer holds were compared with their start: each changed"
         yield RuledOut(RULE.name, text)
+
+
+def _has_moved(run: Run) -> bool:
+    """Parameters changed at any time: of a later fold, or at the end of a descent, single steps may change nothing."""
+    return any(f.changed_outside or (f.compared and not f.unchanged) for f in run.facts(WiringFact))
 
 
 def _rates_are_zero(run: Run) -> bool:
